@@ -51,6 +51,8 @@ class Guard:
             self._keys.check(self._api, headers)
         if self._secret is not None:
             name, value = self._secret
+            # In constant time: an operator chooses this secret, so guessing it byte by byte has to
+            # be impossible.
             if not hmac.compare_digest(headers.get(name, b""), value):
                 what = "protocol" if name.startswith(b"triton-grpc-protocol-") else "API"
                 msg = (
@@ -110,5 +112,6 @@ def joined(fields: Iterable[tuple[bytes, ...]]) -> dict[bytes, bytes]:
     """Return `fields` by name; repeated ones form one list (RFC 9110, section 5.3)."""
     found: dict[bytes, bytes] = {}
     for name, value in fields:
+        # A comma is right for all of them but Set-Cookie, which only answers have.
         found[name] = found[name] + b", " + value if name in found else value
     return found

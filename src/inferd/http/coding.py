@@ -15,6 +15,7 @@ WINDOW_BITS = MappingProxyType({b"gzip": 31, b"deflate": 15})
 
 _DEFAULT_LEVEL = -1
 _READ_BYTES = 64 << 10  # zlib copies the unused rest of a piece, so pieces are small
+# What one step may make: a bomb is noticed after that much beyond the limit.
 _WRITE_BYTES = 256 << 10
 _GZIP_BEGIN = b"\x1f\x8b"
 _MOST_MEMBERS = 10_000  # empty ones inflate to nothing and still take time
@@ -43,6 +44,7 @@ def inflate(data: Any, coding: bytes, max_bytes: int, *, on_loop: bool = False) 
     Never holds more than `max_bytes` and one piece. Raises BadCoding, InflatesTooFar, and with
     `on_loop` NotFast for data that should be inflated in a thread.
     """
+    # By size first, which is known without inflating anything.
     if on_loop and len(data) > INLINE_CODED_BYTES:
         raise NotFast
     inflated = bytearray()
@@ -64,6 +66,7 @@ def _pieces(data: Any, coding: bytes) -> Iterator[bytes]:
     read = 0
     for _ in range(_MOST_MEMBERS):
         read = yield from _member(data, coding, read)
+        # Only what begins as another member is one; the rest is garbage, and told as such.
         if coding != b"gzip" or bytes(data[read : read + 2]) != _GZIP_BEGIN:
             break
     if read < len(data):
@@ -79,6 +82,7 @@ def _member(data: Any, coding: bytes, begin: int) -> Generator[bytes, None, int]
         left: Any = data[read : read + _READ_BYTES]
         read += len(left)
         try:
+            # The second argument keeps zlib from making all of a bomb in one call.
             while piece := decoder.decompress(left, _WRITE_BYTES):
                 yield piece
                 left = decoder.unconsumed_tail
@@ -88,6 +92,7 @@ def _member(data: Any, coding: bytes, begin: int) -> Generator[bytes, None, int]
     if not decoder.eof:
         msg = "ends too early"
         raise BadCoding(msg)
+    # What zlib has taken of the last piece but not used belongs to what follows.
     return read - len(decoder.unused_data)
 
 

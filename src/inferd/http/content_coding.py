@@ -16,6 +16,7 @@ def choose_coding(accept: bytes) -> bytes:
         name, _, rest = item.partition(b";")
         name = coding_named(name)
         weight = _weight(rest)
+        # A weight of 0 means "not acceptable" (RFC 9110, section 12.4.2), so it never wins.
         if (name in WINDOW_BITS or name == b"identity") and weight > best_weight:
             best, best_weight = name, weight
     return best
@@ -23,6 +24,7 @@ def choose_coding(accept: bytes) -> bytes:
 
 def _weight(parameter: bytes) -> float:
     name, _, value = parameter.partition(b"=")
+    # Parameters other than the weight have no meaning here.
     if name.strip().lower() != b"q":
         return 1.0
     try:

@@ -31,6 +31,7 @@ class Endpoint:
     def sweep(self, now: float) -> None:
         """Have every connection check its timeouts."""
         self.now = now
+        # Connections end while they are looked at.
         for connection in list(self.connections):
             connection.check_time(now)
 

@@ -31,6 +31,7 @@ class FailureLog:
             self._logger.error(
                 "unexpected failure in %s: %s", where, text, exc_info=self._new(error)
             )
+        # Everything else is the client's to know, and in its answer.
         elif error.code is Code.INTERNAL:
             new = self._new(_origin(error))
             self._logger.warning("%s: %s", where, error.message, exc_info=new)
@@ -39,6 +40,7 @@ class FailureLog:
         """Return `error` if it is the first from its place in the code, else None."""
         if error is None:
             return None
+        # The place and not the text: texts may hold what clients send.
         kind = _place(error.__traceback__)
         if kind in self._known or len(self._known) >= MAX_KINDS:
             return None
@@ -56,6 +58,7 @@ def forget_frames(error: BaseException) -> None:
     for _ in range(_MOST_CAUSES):
         if held is None:
             return
+        # Only the traceback: causes tell the log what happened.
         held.__traceback__ = None
         held = held.__cause__ or held.__context__
 

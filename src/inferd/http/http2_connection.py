@@ -76,14 +76,14 @@ class Http2Connection(Connection):
         self._unsent = 0
         self._age_limit_s = _NOT_REACHED
         if (age_ms := limits.max_connection_age_ms) is not None:
+            # gRPC's jitter of 10 %: connections that were made together do not end together.
             self._age_limit_s = age_ms / 1000 * random.uniform(0.9, 1.1)
         self._draining_since: float | None = None
-
-    # --- asyncio calls these ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.BufferedProtocol."""
         self._transport = self._writer.transport = cast("asyncio.Transport", transport)
+        # More than the usual 64 KiB, so that writing large answers is paused less often.
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._receive_low_water = ReceiveLowWater(transport, self._carrier.loop)
         self._carrier.begin(transport.get_extra_info("peername"))
@@ -101,6 +101,7 @@ class Http2Connection(Connection):
         """See asyncio.BufferedProtocol."""
         self._writer.is_closed = True
         self._sender.lose()
+        # A lingering connection does not count any more.
         if self._writer.lingers_since is None:
             self._endpoint.open_count -= 1
         self._endpoint.forget(self)
@@ -124,6 +125,8 @@ class Http2Connection(Connection):
             if self._dropped_bytes > LINGER_BYTES:
                 self.abort()
             return
+        # Small reads are collected, and parsed when all connections of this turn have been read;
+        # large ones at once, since they lie in the shared buffer.
         if not self._is_direct and nbytes <= JOIN_BYTES:
             data = bytes(self._scratch[:nbytes])
             if self._came:
@@ -136,6 +139,7 @@ class Http2Connection(Connection):
             self._is_direct = False
             self._receiver.filled(nbytes)
         else:
+            # In the order in which it came.
             self._take_what_came()
             self._h2.receive(self._scratch[:nbytes])
             if self._carrier.hurried:
@@ -151,6 +155,7 @@ class Http2Connection(Connection):
             self.take_turn()
         self._writer.write_pending()
         self._writer.is_closed = True
+        # HTTP/2 has no half-closed connections: streams have halves.
         return False
 
     def pause_writing(self) -> None:
@@ -171,8 +176,6 @@ class Http2Connection(Connection):
         """Take the bytes received before this became the connection's protocol."""
         self._came = data
         self._endpoint.turns.answer_soon(self)
-
-    # --- turns call this ---
 
     def take_turn(self) -> None:
         """Resume the calls whose wait is over and process the input."""
@@ -202,14 +205,13 @@ class Http2Connection(Connection):
         for exchange in hurried:
             exchange.watch_deadline()
 
-    # --- streams ---
-
     def _handle(self, stream: H2Stream) -> StreamHandler:
         """Return what handles a new stream."""
         head = stream.head
         if head.use is None:
             most = self._limits.max_metadata_bytes
             head.use = prepare(head, self._endpoint.methods, most) or False
+            # For REST, whose fields have no spaces around them over HTTP/1.1 either.
             if head.use is False:
                 head.fields = trimmed(head.fields)
         if head.use is not False:
@@ -229,10 +231,9 @@ class Http2Connection(Connection):
         self._keepalive.note_ping()
 
     def _on_pong(self, payload: bytes) -> None:
+        # The answer shows that the client has seen the first GOAWAY.
         if payload == _DRAIN_PING and self._draining_since is not None:
             self._sender.go_away()
-
-    # --- the endpoint calls these ---
 
     def drain(self) -> None:
         """Ask the client to open no more streams, and close once those it has are done.

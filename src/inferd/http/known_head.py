@@ -54,6 +54,7 @@ class ChangingHead:
         if not 0 <= stop - start <= self._room or not buffer.startswith(self._after, stop, end):
             return 0
         value = bytes(buffer[start:stop])
+        # Removing the allowed bytes leaves the others, in one call in C.
         if value.translate(None, _IN_VALUES):
             return 0
         self._request.headers[self._name] = value.strip(b" \t")
@@ -80,6 +81,7 @@ def changing_head(
     return ChangingHead(name, head[:start], head[stop:], request, room)
 
 
+# Longer ones go to the parser, which refuses them properly.
 _MOST_DIGITS = 15
 
 

@@ -188,6 +188,7 @@ def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest
         pass  # an offer to switch protocols, which may be ignored (RFC 9110, section 7.8)
     except httptools.HttpParserError as error:
         encoded = _with_encoded_target(head)
+        # Only after a failure: looking at each target would cost all for a few.
         if encoded is not head:
             return parse_head(encoded, forward)
         if _HUGE_LENGTH.search(head):
@@ -241,6 +242,7 @@ def body_length(request: HttpRequest, max_bytes: int) -> int:
         if coding.strip().lower() != b"chunked":
             raise HttpError(501, "Transfer-Encoding other than chunked is not supported")
         if b"content-length" in headers:
+            # RFC 9112, section 6.3: ambiguous, and how requests are smuggled.
             raise HttpError(400, "the request has both Transfer-Encoding and Content-Length")
         return -1
     declared = headers.get(b"content-length")
@@ -248,6 +250,7 @@ def body_length(request: HttpRequest, max_bytes: int) -> int:
         return 0
     if not declared.isdigit():
         raise HttpError(400, "Content-Length must be one decimal number")
+    # int() of a hostile length would be slow.
     length = int(declared) if len(declared) < 20 else max_bytes + 1
     if length > max_bytes:
         raise HttpError(413, f"the body is larger than the {max_bytes} bytes this server takes")
@@ -282,6 +285,7 @@ def encode_head(answer: HttpAnswer, length: int) -> bytes:
     return b"%b%d\r\n%b\r\n" % (start, length, answer.headers)
 
 
+# There are a few dozen pairs of status and type.
 @lru_cache(maxsize=256)
 def _head_start(status: int, content_type: bytes) -> bytes:
     return b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\nContent-Length: " % (

@@ -44,6 +44,7 @@ class Outflow:
     async def run(self) -> None:
         """Send all pieces, then close them, even on failure or cancellation."""
         count = size = 0
+        # The producer hears of it however this ends.
         async with aclosing(self._pieces):
             await self._until_released()
             async for piece in self._pieces:

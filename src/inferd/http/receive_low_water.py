@@ -35,6 +35,7 @@ class ReceiveLowWater:
     def __init__(self, transport: asyncio.BaseTransport, loop: asyncio.AbstractEventLoop) -> None:
         self._socket: Any = None
         sock = transport.get_extra_info("socket")
+        # Unix sockets have no such option.
         if _OPTION is not None and sock is not None and sock.family in _FAMILIES:
             self._socket = sock
         self._loop = loop

@@ -63,6 +63,8 @@ class RestExchange(StreamExchange):
 
     def __init__(self, stream: H2Stream, carrier: Carrier, rest: HttpEndpoint) -> None:
         super().__init__(stream, carrier.sender)
+        # Some clients lose an answer if the stream is reset while they still send (see
+        # H2Receiver._drop).
         stream.drop_bytes = 1 << 22
         self._head = stream.head
         self._carrier = carrier
@@ -78,6 +80,7 @@ class RestExchange(StreamExchange):
         try:
             self._check_head()
             length = self._head.content_length
+            # Without a length it grows with what comes.
             self._body = memory_of(length) if length >= 0 else bytearray()
         except (HttpError, InferdError) as error:
             self._refuse(error)
@@ -143,6 +146,7 @@ class RestExchange(StreamExchange):
             method=head.method,
             target=head.path,
             headers=headers,
+            # A stream ends by itself.
             is_kept_alive=True,
             is_http_10=False,
             body=memoryview(self._body or b""),
@@ -182,6 +186,7 @@ class RestExchange(StreamExchange):
 
     def cut(self) -> None:
         """See StreamExchange."""
+        # An answer may have begun, which no status can end any more.
         self.sender.reset(self.stream.id, ErrorCode.CANCEL)
 
     def _answered(self, answer: Any, error: BaseException | None) -> None:
@@ -206,6 +211,7 @@ class RestExchange(StreamExchange):
         ]
         if answer.rest is None:
             fields.append((b"content-length", b"%d" % length))
+        # Answers are made for HTTP/1.1; names are in lower case in HTTP/2 (section 8.2.1).
         for line in answer.headers.split(b"\r\n"):
             name, colon, value = line.partition(b":")
             if colon:

@@ -83,9 +83,11 @@ class Router:
             target = self._patterns[pattern]
             call = _guarded(route.call, target.guard) if target.guard else route.call
             target.calls[route.verb.encode()] = call
+            # A guarded call is a coroutine in any case, so a prompt way would go around its guard.
             if target.guard is None:
                 target.prompt = route.prompt or target.prompt
             if route.verb == "GET":
+                # Any GET may be asked for as HEAD (RFC 9110, section 9.3.2).
                 target.calls[b"HEAD"] = call
 
     def find(self, target: bytes) -> Target | None:
@@ -109,6 +111,7 @@ class Router:
         segments = path.removesuffix(b"/").split(b"/")[1:]
         names = [unquote_to_bytes(segment).decode(errors="replace") for segment in segments]
         for pattern, found in self._patterns.items():
+            # An empty segment is no name.
             if len(pattern) == len(names) and all(
                 want == name or (name and _is_name(want))
                 for want, name in zip(pattern, names, strict=True)

@@ -43,6 +43,7 @@ from inferd.http.h2.request import RequestHead
 from inferd.http.h2.stream import H2Stream
 from inferd.http.request_log import Notes
 
+# Below this, compressing saves less than a packet.
 COMPRESS_BYTES: Final = 1024
 """Answers below this size are not compressed."""
 
@@ -78,11 +79,10 @@ class GrpcCall(StreamExchange):
             self._log = log = CallLog(carrier.client, stream.head)
             self.notes = log.notes
 
-    # --- what the handler sees ---
-
     @property
     def metadata(self) -> Metadata:
         """See Call."""
+        # Decoded when asked for: most handlers never ask.
         return grpc_messages.decode_metadata(self.stream.head)
 
     @property
@@ -107,6 +107,7 @@ class GrpcCall(StreamExchange):
 
     def hold(self, size_bytes: int) -> None:
         """See Call."""
+        # A call that has ended holds nothing, and nobody would release it.
         if not self.stream.is_local_done:
             self._hold(size_bytes)
 
@@ -116,12 +117,12 @@ class GrpcCall(StreamExchange):
         self._held_bytes -= size_bytes
         self._carrier.endpoint.capacity.buffered_bytes -= size_bytes
 
-    # --- what comes in ---
-
     def _open(self) -> None:
         """Begin a call that has a deadline, needs an access check, is refused, or is a stream."""
         grpc = self._grpc
         if grpc.timeout_s is not None:
+            # From when the head is here; the client's own clock plays no part (gRPC over HTTP2,
+            # Timeout).
             self.deadline_s = monotonic() + grpc.timeout_s
             if grpc.timeout_s <= 0:
                 self._end(DEADLINE_EXCEEDED, _LATE)
@@ -129,6 +130,7 @@ class GrpcCall(StreamExchange):
             self._carrier.hurried.append(self)
         if grpc.check_access is not None:
             try:
+                # Before `fault`: who has no access is not told which methods there are.
                 grpc.check_access()
             except InferdError as error:
                 self._fail(error)
@@ -147,6 +149,7 @@ class GrpcCall(StreamExchange):
         capacity = self._carrier.endpoint.capacity
         if stop - start >= PREFIX_BYTES:
             _, size = PREFIX.unpack_from(data, start)
+            # Smaller ones are here already, or as good as.
             if size > SMALL_BYTES and not capacity.has_room(size):
                 self._fail(capacity.too_many_bytes(size))
 
@@ -182,18 +185,19 @@ class GrpcCall(StreamExchange):
         self._held_bytes += count
         if not endpoint.capacity.hold(count):
             raise endpoint.capacity.too_many_bytes(count)
+        # Copied if small: handlers get bytes for small messages whether or not they were
+        # compressed.
         return bytes(inflated) if count <= SMALL_BYTES else inflated
 
     def _check_coming(self, number: int, count: int, now: float, limit_s: float) -> None:
         """End the call if `count` bytes of message `number`, all there are, came too slowly."""
+        # The time counts anew for each message of a stream.
         if self._coming_since is None or self._coming_since[0] != number:
             self._coming_since = number, now
         lasts_s = now - self._coming_since[1]
         if is_too_slow(count, lasts_s, limit_s):
             text = f"a message came too slowly: {count} bytes in {lasts_s:.0f} s"
             self._end(DEADLINE_EXCEEDED, text)
-
-    # --- what goes out ---
 
     def _encoding(self) -> bytes:
         if not self._carrier.level:
@@ -228,6 +232,7 @@ class GrpcCall(StreamExchange):
     def _end(self, status: int, message: str) -> None:
         """Send the status after the pending output; if no headers were sent, send it alone."""
         self._note(status)
+        # An end that has been given to the sender already stays.
         if not self.stream.is_answered:
             if self._is_head_sent:
                 trailers = grpc_messages.encode_status(status, message, self._trailing or ())
@@ -242,8 +247,6 @@ class GrpcCall(StreamExchange):
     def _note(self, status: int) -> None:
         if self._log is not None:
             self._log.note(status)
-
-    # --- how it ends early ---
 
     def watch_deadline(self) -> None:
         """See StreamExchange; there is a timer only with a deadline, until the call is done."""
@@ -262,6 +265,7 @@ class GrpcCall(StreamExchange):
         self._end_early(UNAVAILABLE, "the server is shutting down")
 
     def _end_early(self, status: int, message: str) -> None:
+        # Trailers would wait behind data that nobody reads.
         if self.stream.pending_bytes:  # the client does not read what is being sent
             self.sender.reset(self.stream.id, ErrorCode.CANCEL)
         else:
@@ -293,16 +297,19 @@ def prepare(head: RequestHead, methods: dict[bytes, Method], max_bytes: int) -> 
 
     The caller keeps it in `head.use` for repetitions of the head. `max_bytes` limits the metadata.
     """
+    # A head like one before, except for values: its method and guard are looked up already.
     if head.base is not None and (known := head.base.use) and known.fault is None:
         grpc = grpc_messages.renew_grpc_head(known, head.changed)
         if grpc is not None and head.size <= max_bytes:
             if grpc.check_access is not None:
+                # The fields with the key may be among those that differ.
                 grpc.check_access = _access_check(grpc.method, head)
             return grpc
     if head.method != b"POST" or not grpc_messages.is_grpc(head):
         return None
     grpc = grpc_messages.decode_grpc_head(head)
     grpc.method = method = methods.get(head.path)
+    # Also where the head has a fault, for the same reason as in `_open`.
     if method is not None and method.guard is not None:
         grpc.check_access = _access_check(method, head)
     if grpc.fault is not None:
@@ -315,6 +322,7 @@ def prepare(head: RequestHead, methods: dict[bytes, Method], max_bytes: int) -> 
         grpc.fault = GrpcFault(RESOURCE_EXHAUSTED, msg)
     elif isinstance(method, Unary):
         grpc.handler = method.handler
+        # Asked once per head instead of three questions per call.
         grpc.is_plain = grpc.timeout_s is None and grpc.check_access is None
     return grpc
 

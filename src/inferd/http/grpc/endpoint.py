@@ -20,6 +20,7 @@ from inferd.memory.capacity import Capacity
 READ_BYTES = 3 << 18
 """How much is read at once; more than ReceiveLowWater's highest mark."""
 
+# As gRPC's options name them; 6 is zlib's own default.
 LEVELS = {"none": 0, "low": 1, "medium": 6, "high": 9}
 """zlib's levels by the names of compression levels."""
 
@@ -109,6 +110,7 @@ class Carrier:
 
 def _peer(name: Any) -> str:
     """Return a peer's address in gRPC's notation."""
+    # A Unix socket's name is a path, or nothing.
     if not isinstance(name, tuple):
         return "unix:"
     host, port = name[:2]

@@ -34,6 +34,8 @@ class StreamExchange(StreamHandler):
         stream = self.stream
         if self.deadline_s is not None and self.deadline_s < now:
             self.expire()
+        # Any progress starts the time anew, however little: how fast a client reads is its own
+        # affair.
         elif stream.sent_bytes != self._moved_bytes or not self._needs_client():
             self._moved_bytes, self._moved_at = stream.sent_bytes, now
         elif now - self._moved_at > limits.write_timeout_s:

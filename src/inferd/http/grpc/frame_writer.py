@@ -43,6 +43,7 @@ class FrameWriter(PendingOutput):
         while sender.out and not self.is_closed and self.lingers_since is None:
             out, size = sender.out, sender.out_bytes
             sender.out, sender.out_bytes = [], 0
+            # The socket is gone; what was to be sent is dropped with it.
             if self.transport.is_closing():
                 return
             if len(out) == 1:
@@ -51,6 +52,7 @@ class FrameWriter(PendingOutput):
                 self.transport.write(b"".join(out))
             else:
                 self.transport.writelines(out)
+            # There is room again, since what was put out is in the transport now.
             if sender.blocked:
                 sender.pump()
         if sender.is_failed:
@@ -67,6 +69,7 @@ class FrameWriter(PendingOutput):
             return
         self.lingers_since = self._endpoint.now
         self._endpoint.open_count -= 1
+        # TLS has no half-closed state.
         if self.transport.can_write_eof():
             self.transport.write_eof()
         else:

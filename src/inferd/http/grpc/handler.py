@@ -109,6 +109,7 @@ Method = Unary | Stream
 
 def refusal_of(method: Method, error: Exception) -> list[Any] | None:
     """Return the answer that reports `error`, None if a gRPC status reports it."""
+    # Only what the server refuses by itself; all else a method words anyway.
     if isinstance(method, Unary) and method.refusal and isinstance(error, Overloaded | TooLarge):
         return method.refusal(error)
     return None
@@ -122,5 +123,6 @@ async def send_all(
         async for buffers in answers:
             await send(buffers)
     finally:
+        # Handlers may give any asynchronous iterator.
         if hasattr(answers, "aclose"):
             await answers.aclose()

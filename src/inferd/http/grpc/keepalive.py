@@ -9,6 +9,7 @@ from inferd.http.h2.sender import H2Sender
 PING_WITHOUT_CALLS_S: Final = 7200.0
 """Minimum time between a client's pings while it has no calls (gRPC keepalive, ping strikes)."""
 
+# Any eight bytes; they only have to differ from those of the drain.
 _PAYLOAD: Final = b"areuhere"
 _NEVER: Final = float("inf")
 
@@ -32,11 +33,13 @@ class Keepalive:
         now, limits, sender = self._endpoint.clock(), self._limits, self._sender
         may_ping = bool(sender.handlers) or limits.keepalive_permit_without_calls
         least_s = limits.http2_min_recv_ping_interval_without_data_ms / 1000
+        # gRPC's rule: data in between resets the strikes.
         if sender.frames_sent != self._sent_at_client_ping:
             self._strikes = 0
         elif now - self._client_pinged_at < (least_s if may_ping else PING_WITHOUT_CALLS_S):
             self._strikes += 1
             if 0 < limits.http2_max_ping_strikes < self._strikes:
+                # The code and text by which gRPC clients know that they have to ping less often.
                 sender.fail(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
         self._client_pinged_at = now
         self._sent_at_client_ping = sender.frames_sent
@@ -48,6 +51,7 @@ class Keepalive:
         """
         limits, sender = self._limits, self._sender
         if self._pinged_at is not None:
+            # Whatever has come since shows that the client lives; it need not be the answer itself.
             if read_at >= self._pinged_at:
                 self._pinged_at = None
             elif now - self._pinged_at > limits.keepalive_timeout_ms / 1000:

@@ -51,8 +51,6 @@ class GrpcFault(Exception):
         self.message = message
 
 
-# --- heads ---
-
 _MOST_DIGITS: Final = 8  # of a timeout
 _UNIT_S: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _OURS: Final = frozenset(
@@ -127,6 +125,8 @@ def is_grpc(head: RequestHead) -> bool:
     """Return whether the Content-Type is gRPC's (Requests, Content-Type)."""
     for name, value in head.fields:
         is_grpc_type = name == b"content-type" and value.startswith(b"application/grpc")
+        # The type itself, +proto and the like, or parameters; "application/grpc-web" is another
+        # protocol.
         if is_grpc_type and value[16:17] in (b"", b"+", b";"):
             return True
     return False
@@ -166,6 +166,7 @@ def renew_grpc_head(grpc: GrpcHead, changed: list[Field]) -> GrpcHead | None:
 
 def _take_timeout(grpc: GrpcHead, value: bytes) -> None:
     digits, unit_s = value[:-1], _UNIT_S.get(value[-1:])
+    # Eight digits at most (Requests, Timeout).
     if unit_s is None or len(digits) > _MOST_DIGITS or not digits.isdigit():
         grpc.timeout_s = None
         grpc.fault = GrpcFault(INTERNAL, "grpc-timeout is not a number and a unit")
@@ -184,6 +185,7 @@ def decode_metadata(head: RequestHead) -> list[tuple[str, str | bytes]]:
             continue
         key = name.decode("latin-1")
         if name.endswith(b"-bin"):
+            # Several values may share a field, separated by commas (Custom-Metadata).
             metadata += [(key, _decode_base64(key, one)) for one in value.split(b",")]
         else:
             metadata.append((key, value.decode("latin-1")))
@@ -193,13 +195,11 @@ def decode_metadata(head: RequestHead) -> list[tuple[str, str | bytes]]:
 def _decode_base64(key: str, value: bytes) -> bytes:
     stripped = value.strip().rstrip(b"=")
     try:
+        # Padding may be left out (Custom-Metadata).
         return base64.b64decode(stripped + b"=" * (-len(stripped) % 4), validate=True)
     except binascii.Error as error:
         msg = f"metadata '{key}' is not Base64: {error}"
         raise InvalidRequest(msg) from error
-
-
-# --- messages in ---
 
 
 class MessageReader:
@@ -256,6 +256,7 @@ class MessageReader:
                 at += PREFIX_BYTES
             self._check(flag, length)
             if length <= stop - at and length <= _SMALL_BYTES:
+                # A copy, because `data` is the connection's read buffer.
                 self._on_message(bytes(data[at : at + length]), flag == 1)
                 at += length
             else:
@@ -267,6 +268,8 @@ class MessageReader:
         while starts:
             count = 1
             if len(starts) > 1:
+                # Whole pieces of the current message only; the last of it goes through `feed`,
+                # which knows prefixes.
                 count = max(1, min(len(starts), self.missing_bytes // length))
             if count > 1:
                 self._copy_run(data, starts[:count], length)
@@ -277,6 +280,7 @@ class MessageReader:
     def _copy_run(self, data: Any, starts: Sequence[int], length: int) -> None:
         """Copy several pieces of the current message in one operation."""
         shape = len(starts), length
+        # One strided copy in C instead of a slice in Python per frame.
         there = np.ndarray(shape, np.uint8, data, starts[0], (starts[1] - starts[0], 1))
         here = np.ndarray(shape, np.uint8, self._message, self._filled)
         here[:] = there
@@ -314,9 +318,6 @@ class MessageReader:
         self._filled = 0
 
 
-# --- messages out ---
-
-
 def choose_encoding(accepted: frozenset[bytes]) -> bytes:
     """Return the encoding for answers to a client that accepts these encodings."""
     for encoding in (b"gzip", b"deflate"):
@@ -325,13 +326,12 @@ def choose_encoding(accepted: frozenset[bytes]) -> bytes:
     return b"identity"
 
 
-# --- answers ---
-
 _BASIC: Final = ((b":status", b"200"), (b"content-type", b"application/grpc"))
 _UNSAFE: Final = re.compile(rb"[^ -$&-~]|^ | $")
 """What is percent-encoded (Responses, Status-Message): also a space at either end of the value."""
 
 
+# There are as many as encodings.
 @lru_cache(maxsize=16)
 def encode_response_head(encoding: bytes = b"identity") -> bytes:
     """Return the block before the answer's messages (Responses, Response-Headers)."""
@@ -357,6 +357,7 @@ def encode_status_only(status: int, message: str) -> bytes:
 def _status_fields(status: int, message: str) -> list[Field]:
     fields: list[Field] = [(b"grpc-status", b"%d" % status)]
     if message:
+        # Lone surrogates of a model's text must not fail the status.
         text = message.encode(errors="replace")
         fields.append((b"grpc-message", _UNSAFE.sub(lambda m: b"%%%02X" % m[0][0], text)))
     return fields
@@ -378,6 +379,7 @@ def encode_small_answer(stream_id: int, buffers: list[Any], length: int) -> byte
     """
     frame_start = length + PREFIX_BYTES << 8 | DATA  # the frame's and the prefix's flags are 0
     head = _pack_head(_HEAD_START, stream_id, _HEAD_BLOCK, frame_start, stream_id, length)
+    # One buffer: a write of three costs more than the copy.
     return b"".join((head, *buffers, _pack_tail(_TAIL_START, stream_id, OK_TRAILERS)))
 
 

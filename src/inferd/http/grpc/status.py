@@ -33,5 +33,6 @@ def status_of(error: Exception) -> tuple[int, str]:
     """
     if not isinstance(error, InferdError):
         return GRPC_STATUS[Code.INTERNAL], "the server failed unexpectedly; its log says why"
+    # The cut may be inside of a character.
     details = error.message.encode(errors="replace")[:_MAX_DETAILS_BYTES].decode(errors="ignore")
     return GRPC_STATUS[error.code], details

@@ -25,7 +25,9 @@ from inferd.http.grpc.messages import (
 )
 from inferd.http.h2.stream import H2Stream
 
+# So many that a fast handler does not wait for parsing between them.
 _READ_AHEAD: Final = 64  # messages
+# Parsed in pieces of this size, so that the limit of messages is looked at often enough.
 _READ_BYTES: Final = 4096
 _SENT_IN_A_ROW: Final = 16
 
@@ -44,8 +46,6 @@ class StreamCall(GrpcCall):
     def __init__(self, stream: H2Stream, carrier: Carrier) -> None:
         super().__init__(stream, carrier)
         self._queue: deque[tuple[Any, bool]] = deque()
-
-    # --- what the handler reads ---
 
     def __aiter__(self) -> Self:
         """Return self."""
@@ -68,15 +68,15 @@ class StreamCall(GrpcCall):
                 self._reads = self._carrier.loop.create_future()
                 await self._reads
         message, is_compressed = queue.popleft()
+        # From here on the handler counts what it holds (Call.hold).
         self.release(len(message) + PREFIX_BYTES)
+        # Only when all is taken, so a client is never ahead by more than one window.
         if self._untaken and not queue and not self._backlog:
             self._credit_taken()
             self._carrier.flush()
         if is_compressed:
             message = await self._inflate(message)
         return message
-
-    # --- what comes in ---
 
     def on_open(self) -> None:
         """See StreamHandler."""
@@ -180,12 +180,11 @@ class StreamCall(GrpcCall):
         elif reader is not None:
             self._check_coming(reader.begun_count, reader.coming_bytes, now, limit_s)
 
-    # --- the handler, and what goes out ---
-
     async def _run(self) -> None:
         try:
             await send_all(self._grpc.method.handler(self, self), self._send)
         except asyncio.CancelledError:
+            # Cancelled by `_clean_up`, the call has its end.
             if not self.stream.is_answered:  # it was cancelled from elsewhere
                 self._task = None
                 self._end(CANCELLED, "the call was cancelled")

@@ -39,8 +39,6 @@ class UnaryCall(GrpcCall):
     _driver: Driver | None = None  # of the handler
     _task: asyncio.Task[None] | None = None  # compresses a large answer
 
-    # --- what comes in ---
-
     def on_open(self) -> None:
         """See StreamHandler."""
         if not self._grpc.is_plain:
@@ -50,6 +48,8 @@ class UnaryCall(GrpcCall):
         """See StreamHandler."""
         if ends and not self._is_begun:
             size = stop - start - PREFIX_BYTES
+            # Uncompressed and of this very length: the message is all there is, and no reader is
+            # needed.
             if 0 <= size <= self._carrier.small_bytes and _read_prefix(data, start) == (0, size):
                 self._answer_to(bytes(data[start + PREFIX_BYTES : stop]))
                 return
@@ -67,6 +67,7 @@ class UnaryCall(GrpcCall):
                 self._reader = MessageReader(most, self._on_message)
         count = length * len(starts)
         if self._reader is None:  # refused with an answer that waits for the client
+            # The client must be able to send the rest, or it would never read the answer.
             self._credit(count)
         elif self._hold(count):
             try:
@@ -94,6 +95,7 @@ class UnaryCall(GrpcCall):
         if self._reader is not None and not self._reader.is_between_messages:
             self._end(INTERNAL, CUT_SHORT)
         elif self._message is None:
+            # gRPC's status for a wrong number of messages (status codes, cardinality violations).
             self._end(UNIMPLEMENTED, "the call ended without a message, expected one")
         elif self._message[1]:
             message, _ = self._message
@@ -103,6 +105,7 @@ class UnaryCall(GrpcCall):
 
     def _check_room(self, data: Any, start: int, stop: int) -> None:
         capacity = self._carrier.endpoint.capacity
+        # Refused before the message is in memory.
         if capacity.is_full and self._grpc.method.is_refusable:
             self._fail(capacity.too_many_requests())
         else:
@@ -125,8 +128,6 @@ class UnaryCall(GrpcCall):
         """See StreamExchange."""
         if not (self.stream.is_answered or self._driver or self._task):
             self._check_coming(0, self._held_bytes, now, limit_s)
-
-    # --- the handler ---
 
     def _answer_to(self, message: Any) -> None:
         if (log := self._log) is not None:
@@ -157,6 +158,8 @@ class UnaryCall(GrpcCall):
 
     def _handled(self, answer: Any, error: BaseException | None) -> None:
         """Take what the handler has returned or raised."""
+        # By the client's reset or the deadline if there is an answer; otherwise the handler was
+        # cancelled from elsewhere.
         if isinstance(error, asyncio.CancelledError):
             if self.stream.is_answered:
                 return
@@ -176,8 +179,6 @@ class UnaryCall(GrpcCall):
         begun = self._grpc.handler(await self._inflate(message), self)
         answer: list[Any] = begun if isinstance(begun, list) else await begun
         return answer
-
-    # --- what goes out ---
 
     def _answer(self, buffers: list[Any]) -> None:
         """Send the answer, and OK."""
@@ -210,6 +211,7 @@ class UnaryCall(GrpcCall):
         encoding = self._encoding()
         if encoding == b"identity" or length < COMPRESS_BYTES:
             self._finish(encoding, buffers, is_compressed=False)
+        # Compressed here: less time than handing it to a thread.
         elif length <= SMALL_BYTES:
             message = deflate(buffers, encoding, self._carrier.level)
             self._finish(encoding, [message], is_compressed=True)
@@ -249,6 +251,7 @@ class UnaryCall(GrpcCall):
 
     def _clean_up(self) -> None:
         if self._driver is not None:
+            # Not at once: this may be running inside of that very coroutine.
             cancel_soon(self._driver)
             self._driver = None
         if self._task is not None:

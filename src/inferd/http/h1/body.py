@@ -61,6 +61,8 @@ class BodyReader:
         self.buffered_bytes += count
         capacity = self._capacity
         capacity.buffered_bytes += count
+        # Counted as it arrives, not as declared: clients that declare much and send little would
+        # block others.
         if capacity.buffered_bytes > capacity.max_bytes:
             raise capacity.too_many_bytes(self.buffered_bytes)
         return self.memory is not None and self.filled == len(self.memory)
@@ -97,4 +99,5 @@ def pace_fault(came: int, lasts_s: float, limit_s: float) -> HttpError | None:
 
 def is_too_slow(came: int, lasts_s: float, limit_s: float) -> bool:
     """Return whether `came` bytes are too few for the time: memory is held for them meanwhile."""
+    # Grace, then a rate: long bodies may take long, but must not trickle.
     return lasts_s > limit_s and came < (lasts_s - limit_s) * MIN_BODY_RATE + 1

@@ -7,8 +7,10 @@ from inferd.http.message import HttpError
 MAX_CHUNKS = 65536
 """Maximum number of non-empty chunks per body: very small chunks cost more than they carry."""
 
+# Extensions may follow the size (section 7.1.1); nobody sends long ones.
 _MAX_LINE = 1024
 _MAX_TRAILER_BYTES = 8192
+# Strict: what two readers of a chunk's size could understand differently lets requests be smuggled.
 _SIZE = re.compile(rb"([0-9A-Fa-f]+)[ \t]*(?:;[^\r\n]*)?\Z")
 
 
@@ -50,6 +52,8 @@ class ChunkedBody:
                     raise HttpError(400, "a chunk's size line is too long")
                 break
             line = bytes(pending[offset:end])
+            # A bare LF is accepted by some servers and not by others: a way to smuggle requests
+            # (RFC 9112, section 11.2).
             if not line.endswith(b"\r"):
                 raise HttpError(400, "a line of the chunked body does not end in CR LF")
             offset = end + 1
@@ -78,6 +82,7 @@ class ChunkedBody:
             self._trailer_bytes += len(line)
             if self._trailer_bytes > _MAX_TRAILER_BYTES:
                 raise HttpError(431, "the trailer of the chunked body is too large")
+            # Trailers are read and dropped: no call uses any.
             return not line
         if len(line) > _MAX_LINE:
             raise HttpError(400, "a chunk's size line is too long")
@@ -91,6 +96,7 @@ class ChunkedBody:
         self._chunk_count += 1
         if self._chunk_count > MAX_CHUNKS:
             raise HttpError(400, f"the body comes in more than {MAX_CHUNKS} chunks")
+        # Before the chunk has come.
         if len(self._body) + size > self._max_bytes:
             raise HttpError(413, f"the body is larger than {self._max_bytes} bytes")
         self._missing = size + 2

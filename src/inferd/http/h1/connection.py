@@ -55,6 +55,7 @@ log = logging.getLogger("inferd.http")
 LINGER_S = 5.0
 """How long a refused client may go on sending before the connection is cut."""
 
+# Up to this size, joining head and body costs less than a second buffer in the write.
 _JOIN_BYTES = 16384
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _STILL_THERE = b"HTTP/1.1 102 Processing\r\n\r\n"
@@ -93,8 +94,6 @@ class HttpConnection(Connection):
         self._is_probing = False
         self._since = endpoint.now  # when the present state began, for the sweep
 
-    # --- asyncio calls these ---
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.BufferedProtocol."""
         self._transport = cast("asyncio.Transport", transport)
@@ -114,6 +113,7 @@ class HttpConnection(Connection):
         self._move(HttpEvent.CLOSES)
         for running in (self._driver, self._task):
             if running is not None:
+                # The coroutine may be the one that is running now.
                 cancel_soon(running)
         self._driver = self._task = None
         self._reader.release()
@@ -132,6 +132,7 @@ class HttpConnection(Connection):
 
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
+        # Constants, since this is asked at each read.
         state, reader = self._state, self._reader
         if state is HEAD or state is CHUNKS:
             end = reader.end
@@ -146,6 +147,7 @@ class HttpConnection(Connection):
         elif state is BODY:
             self._fill_body(nbytes)
         elif state is not CLOSED:
+            # Kept until the latest request is answered; the buffer's size is the limit.
             reader.end += nbytes
             if reader.end == len(reader.buffer):
                 reader.stop()
@@ -179,8 +181,6 @@ class HttpConnection(Connection):
             self._outflow.release()
         self._advance()
 
-    # --- turns call this ---
-
     def take_turn(self) -> None:
         """See Connection.take_turn."""
         self._is_due = False
@@ -189,8 +189,6 @@ class HttpConnection(Connection):
             if self._state is ANSWERING or not self._reader.has_news():
                 return
         self._advance()
-
-    # --- reading ---
 
     def _move(self, event: HttpEvent) -> None:
         """Go on to the state that follows when `event` happens."""
@@ -201,6 +199,7 @@ class HttpConnection(Connection):
         """Answer the requests received, one after the other, until one has to wait."""
         reader = self._reader
         try:
+            # Answering changes the state, which ends the loop.
             while (state := self._state) is HEAD or state is CHUNKS:
                 request = reader.read() if state is HEAD else reader.read_chunks()
                 if request is None:
@@ -212,6 +211,7 @@ class HttpConnection(Connection):
                 else:
                     self._await_body(request)
         except (HttpError, InferdError) as error:
+            # Bytes that are no HTTP/1.1 may be HTTP/2's preface, where both share a port.
             if self._endpoint.is_taken_over(self._transport, reader.first_bytes()):
                 self._move(HttpEvent.CLOSES)
                 self._endpoint.forget(self)
@@ -239,11 +239,13 @@ class HttpConnection(Connection):
         reader.request = request
         self._since = self._endpoint.now
         if routes.is_guarded:
+            # Before the body, so that nobody without access makes the server hold data.
             routes.check_access(request.target, request.headers)
         length = reader.heads.length
         check_head(self._endpoint.capacity, routes, request.target, length)
         reader.begin_body(length)
         self._move(HttpEvent.CHUNKS_COME if length < 0 else HttpEvent.BODY_COMES)
+        # RFC 9110, section 10.1.1; to HTTP/1.0 no interim answer may be sent (section 15.2).
         if b"expect" in request.headers and not request.is_http_10:
             self._writer.write(_CONTINUE)
 
@@ -256,8 +258,6 @@ class HttpConnection(Connection):
         if request is not None:
             self._answer(request)
             self._advance()
-
-    # --- answering ---
 
     def _answer(self, request: HttpRequest) -> None:
         begun = self._routes.begin(request)
@@ -284,9 +284,11 @@ class HttpConnection(Connection):
                 self.abort()
         elif self._state is not CLOSED:
             self._send(self._answering, answer)
+            # Without a task this was called from `take_turn`, which goes on by itself.
             if driver is not None and driver.has_task:
                 self._advance()
         elif answer.rest is not None:
+            # Nobody will read the rest, so its producer has to be told.
             self._task = asyncio.get_running_loop().create_task(driven(answer.rest.aclose()))
 
     def _send(self, request: HttpRequest, answer: HttpAnswer) -> None:
@@ -300,13 +302,16 @@ class HttpConnection(Connection):
             life.answers_left > 0 or (life.may_go_on() and reader.has_more())
         )
         if answer.rest is not None:
+            # Without chunks only the end of the connection ends the answer.
             self._send_stream(request, answer, answer.rest, is_kept and not request.is_http_10)
             return
         buffers = answer.buffers
+        # Most answers have one.
         length = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
         if not is_kept:
             answer.headers += _CLOSE
         elif request.is_http_10:
+            # HTTP/1.0 closes by default, so the client has to be told.
             answer.headers += b"Connection: keep-alive\r\n"
         head = encode_head(answer, length)
         if request.method == b"HEAD" or answer.status == 304:  # RFC 9110, section 6.4.1
@@ -337,6 +342,7 @@ class HttpConnection(Connection):
         writer = self._writer
         write = writer.write_chunk if is_chunked else writer.write_piece
         self._outflow = outflow = Outflow(rest, write)
+        # An empty chunk would end the body.
         for piece in filter(len, answer.buffers):
             outflow.write(piece)
         if self._writer.is_stalled:
@@ -363,8 +369,6 @@ class HttpConnection(Connection):
         else:
             self._close()
 
-    # --- ending ---
-
     def _refuse(self, error: HttpError | InferdError) -> None:
         """Answer and close; for a while, read and drop what the client still sends.
 
@@ -375,10 +379,12 @@ class HttpConnection(Connection):
         answer = self._routes.refusal(reader.give_up(), error)
         answer.headers += _CLOSE
         body = b"".join(answer.buffers)
+        # Now, because the connection's end follows.
         self._writer.write_now([encode_head(answer, len(body)) + body])
         reader.go_on()
         self._move(HttpEvent.CLOSES)
         self._since = self._endpoint.now
+        # Nothing more can come whose arrival would reset the connection.
         if reader.has_ended:
             self._transport.close()
         else:
@@ -406,8 +412,6 @@ class HttpConnection(Connection):
             self._writer.write_now([_STILL_THERE])
         asyncio.get_running_loop().call_later(pause_s, self._probe, PROBE_S)
 
-    # --- the endpoint calls these ---
-
     def drain(self) -> None:
         """See Connection.drain: the next answer says that the connection ends.
 
@@ -415,6 +419,7 @@ class HttpConnection(Connection):
         way.
         """
         is_idle = self._state is HEAD and self._reader.start == self._reader.end
+        # Only the first time: a second drain must not lengthen the wait.
         if is_idle and self._life.answers_left > 0:
             self._since = self._endpoint.now
         self._life.end()

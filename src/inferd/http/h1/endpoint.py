@@ -44,6 +44,7 @@ class HttpEndpoint(Endpoint):
 
         Connections turned away linger for a while; they do not count against the limit.
         """
+        # Those turned away, too, so that they are swept and cut.
         self.connections.add(connection)
         if len(self.connections) - len(self._turned_away) <= self.limits.max_connections:
             return True

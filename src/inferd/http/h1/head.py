@@ -73,6 +73,7 @@ class HeadReader:
 
     def read(self, head: bytes) -> None:
         """Read a head that differs from the last one. Raises HttpError."""
+        # Heads with an id in them come first: their client never repeats one exactly.
         for changing, request, length in self._changing:
             if changing.read(head, 0, len(head)):
                 self.head, self.changing, self.request, self.length = b"", changing, request, length
@@ -82,11 +83,13 @@ class HeadReader:
             self.head, self.changing = head, None
             self.request, self.length = found
             return
+        # After the known ones, which were short enough.
         if len(head) > self._max_bytes:
             raise self._too_large(head)
         request, length = self._parsed(head)
         self.head, self.request, self.length = head, request, length
         self.changing = None
+        # Forwarded headers are chosen when a head is parsed, and would be the old ones.
         if self._forward is None:
             self.changing = changing_head(head, request, self._variations, self._max_bytes)
             if self.changing is not None:
@@ -138,6 +141,7 @@ class HeadReader:
         """Raise HttpError if buffer[start:end] can no longer become the head of a request."""
         if end - start > self._max_bytes:
             raise self._too_large(buffer[start:end])
+        # Told at once, since such a client would wait for an answer until the timeout.
         if _BARE_END.search(buffer, start, end):
             raise HttpError(400, "the lines of a request head must end in CR LF")
         if buffer[start] not in _FIRST_BYTES:
@@ -145,6 +149,7 @@ class HeadReader:
 
     def _too_large(self, head: bytes | bytearray) -> HttpError:
         limit = self._max_bytes
+        # The request line alone is too long.
         if not 0 <= head.find(b"\r\n") < limit:
             return HttpError(414, "the URL is too long")
         return HttpError(431, f"the request head is larger than {limit} bytes")

@@ -25,6 +25,7 @@ class Lifetime:
         self.answers_left = _UNLIMITED
         if limits.max_connection_age_ms is not None:
             age_s = limits.max_connection_age_ms / 1000
+            # As gRPC does it with its own connections' ages.
             self._expires_at = now + age_s * random.uniform(0.9, 1.1)
         if (most := limits.max_connection_requests) is not None:
             self.answers_left = most - (random.randint(0, most // 10) if most >= 100 else 0)

@@ -38,10 +38,12 @@ class LoggedRoutes(Routes):
     def begin(self, request: HttpRequest) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
         """See Routes.begin."""
         began_ns = _time_ns()
+        # Before `begin`, after which the body may be gone.
         taken = len(request.body)
         request.notes = notes = self._notes
         begun = self._routes.begin(request)
         if not isinstance(begun, HttpAnswer):
+            # The coroutine keeps the others; further requests need their own.
             self._notes = Notes()
             return self._later(begun, request, notes, taken, began_ns)
         if begun.rest is not None:

@@ -11,6 +11,7 @@ from inferd.http.turns import NO_TRANSPORT
 from inferd.http.unread import has_unread
 from inferd.memory.capacity import Capacity
 
+# Holds a usual head with a small body, and is all that an idle connection has.
 _FIRST_BUFFER = 8192
 
 
@@ -40,6 +41,7 @@ class RequestReader:
         self.transport = NO_TRANSPORT
         self.buffer = bytearray(_FIRST_BUFFER)
         self.view = memoryview(self.buffer)
+        # A whole head and the beginning of what follows.
         self._most_bytes = limits.max_header_bytes + _FIRST_BUFFER
         self.start = 0
         self.end = 0
@@ -67,6 +69,7 @@ class RequestReader:
         size = len(self.buffer)
         if self.start == 0:
             size = min(2 * size, self._most_bytes)
+        # At least a byte of room, or reading would end the connection.
         fresh = bytearray(max(size, unread + 1))
         fresh[:unread] = self.view[self.start : self.end]
         self.buffer, self.view = fresh, memoryview(fresh)
@@ -108,6 +111,7 @@ class RequestReader:
         heads, start, end = self.heads, self.start, self.end
         head = heads.head
         # A client sends the same head again as long as its requests are alike.
+        # A comparison of bytes in place of parsing: the most frequent case.
         if head and self.buffer.startswith(head, start, end):
             start += len(head)
         elif heads.changing is None or not (start := heads.changing.read(self.buffer, start, end)):
@@ -117,9 +121,11 @@ class RequestReader:
         request, length = heads.request, heads.length
         body_end = start + length
         if 0 <= length <= end - start:
+            # A copy of the part: the buffer is written over by the next read.
             request.body = memoryview(self.buffer[start:body_end])
             self.is_whole = True
             if body_end == end:
+                # All consumed: the next read begins in front, and nothing has to be moved.
                 self.start = self.end = 0
             else:
                 self.start = body_end
@@ -152,6 +158,7 @@ class RequestReader:
         """
         self.body.begin(length, self.view[self.start : self.end])
         if length >= 0:
+            # What was here is in the body's own memory now.
             self.drop()
 
     def fill_body(self, count: int) -> HttpRequest | None:

@@ -33,6 +33,7 @@ class AnswerWriter(PendingOutput):
 
     def write_chunk(self, data: bytes) -> None:
         """Write part of a body that is sent in chunks, as `write_piece` does."""
+        # RFC 9112, section 7.1.
         self.write_piece(b"%x\r\n%b\r\n" % (len(data), data))
 
     def write_pending(self) -> None:
@@ -44,6 +45,7 @@ class AnswerWriter(PendingOutput):
     def write_now(self, buffers: list[Any]) -> None:
         """Write what is pending, and `buffers` without copying them."""
         self.write_pending()
+        # Large bodies are not copied into one buffer with their head.
         self.transport.writelines(buffers)
 
     def end(self, *, has_more: bool) -> None:

@@ -4,11 +4,14 @@ from typing import Final
 
 from inferd.http.h2.frames import ConnectionFault, ErrorCode
 
+# gRPC clients send SETTINGS, PINGs and small WINDOW_UPDATEs by the dozen, not by the thousand.
 EMPTY_FRAMES: Final = 1000
 """Useless frames that a peer may send between two ticks, besides some for each new stream."""
 
 EMPTY_FRAMES_PER_STREAM: Final = 16
 
+# Cancelled calls are normal; streams opened only to be reset are an attack known as Rapid Reset
+# (CVE-2023-44487).
 RESETS: Final = 500
 """Resets a peer may cause between two ticks, besides one for each new stream that is not reset."""
 
@@ -28,6 +31,7 @@ class FloodBudget:
         """Count a useless frame. Raises ConnectionFault when there are too many."""
         self._empty_count += 1
         if self._empty_count > EMPTY_FRAMES:
+            # A client's streams have odd numbers.
             opened = (last_stream_id - self._ticked_stream_id) // 2
             if self._empty_count > EMPTY_FRAMES + EMPTY_FRAMES_PER_STREAM * opened:
                 msg = "too many frames that carry nothing"
@@ -41,6 +45,7 @@ class FloodBudget:
         """
         self._reset_count += 1
         opened = (last_stream_id - self._ticked_stream_id) // 2
+        # One reset for each new stream that is not: half of all new ones may be.
         if 2 * self._reset_count > RESETS + opened:
             msg = "too many streams are opened only to be reset"
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, msg)

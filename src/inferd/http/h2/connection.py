@@ -86,6 +86,7 @@ class H2Connection:
         self._on_pong = on_pong
         self._max_streams = max_streams
         self._preface_left = PREFACE
+        # One comparison tells for each frame that nothing special is expected.
         self._gate = -1  # -1: SETTINGS must come first; > 0: the stream of an open header block
         self._rest = b""
         self._blocks = HeaderBlocks(max_header_bytes)
@@ -112,6 +113,7 @@ class H2Connection:
                     Setting.MAX_HEADER_LIST_SIZE: max_header_bytes,
                 }
             )
+            # SETTINGS cannot set the connection's window (section 6.9.2).
             + encode_window_update(0, CONNECTION_WINDOW - DEFAULT_WINDOW)
         )
 
@@ -124,8 +126,6 @@ class H2Connection:
         """Refill the flood budget; to be called about once a second."""
         self._budget.tick(self.sender.last_stream_id)
 
-    # --- reading ---
-
     def receive(self, data: Buffer) -> None:
         """Process bytes from the peer; `data` may be overwritten afterwards."""
         if self.sender.is_failed:
@@ -134,6 +134,8 @@ class H2Connection:
             if self._preface_left and not (data := self._read_preface(data)):
                 return
             if self._rest:
+                # An incomplete frame is small, since large ones are DATA, which pass as they
+                # arrive.
                 data, self._rest = b"".join((self._rest, data)), b""
             self._read_frames(data)
         except ConnectionFault as fault:
@@ -190,12 +192,16 @@ class H2Connection:
             msg = f"a frame has {length} bytes, expected at most {FRAME_BYTES}"
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
         is_block = kind in (HEADERS, CONTINUATION)
+        # Room for padding beside the block.
         most = self._blocks.max_block_bytes + 256 if is_block else CONTROL_FRAME_BYTES
         if length > most and kind in self._handlers:
             msg = f"a frame of type {kind} has {length} bytes, which is more than it can need"
             has_size = kind in (PRIORITY, RST_STREAM, PING, WINDOW_UPDATE)
+            # A frame of fixed size has a wrong size; a block that is too long has only become too
+            # much.
             code = ErrorCode.FRAME_SIZE_ERROR if has_size else ErrorCode.ENHANCE_YOUR_CALM
             raise ConnectionFault(code, msg)
+        # Section 3.4: SETTINGS are the first frame, and not an acknowledgement.
         if self._gate == -1:
             if kind != SETTINGS or flags & ACK:
                 msg = "the first frame must be SETTINGS"
@@ -224,9 +230,8 @@ class H2Connection:
         self.receiver.skip_left = length - (len(data) - start)
         return len(data)
 
-    # --- HEADERS and CONTINUATION, sections 6.2 and 6.10 ---
-
     def _headers(self, flags: int, stream_id: int, payload: bytes) -> None:
+        # Section 5.1.1: clients open odd ones.
         if not stream_id & 1:
             msg = "HEADERS on a stream that no client can open"
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
@@ -241,6 +246,7 @@ class H2Connection:
             depends_on = int.from_bytes(payload[:4], "big") & STREAM_MASK
             payload = payload[5:]
         if depends_on == stream_id:
+            # Above the eight bits of real flags.
             flags |= PRIORITY << 8  # refused once the block is decoded
         if flags & END_HEADERS:
             self._head(stream_id, payload, flags)
@@ -264,6 +270,8 @@ class H2Connection:
             return
         sender = self.sender
         if stream_id != self._next_stream_id and not sender.is_going_away:
+            # Streams passed over count as closed (section 5.1.1), and must be told from those that
+            # were.
             self._gaps.append((sender.last_stream_id, stream_id))
         self._request(stream_id, self._blocks.head(block), flags)
 
@@ -272,6 +280,7 @@ class H2Connection:
         sender = self.sender
         if sender.is_going_away:
             return  # section 6.8: streams that our GOAWAY excludes are ignored
+        # Also if refused below: the client may use the number no more.
         sender.last_stream_id = stream_id
         self._next_stream_id = stream_id + 2
         if isinstance(head, MalformedRequest) or flags >> 8:
@@ -306,6 +315,7 @@ class H2Connection:
             size = high << 8 | low
             sender, receiver = self.sender, self.receiver
             window = receiver.window - size
+            # Whatever is not so is no fault: it goes the general way.
             if (
                 kind == _LAST_DATA
                 and same_id == stream_id
@@ -331,6 +341,7 @@ class H2Connection:
 
     def _trailers(self, stream_id: int, block: bytes, flags: int) -> None:
         """Take a second header block on a stream (section 8.1)."""
+        # Also for a stream that is gone, since a block left out puts the table out of step.
         fields, _ = self._blocks.decode(block)
         handler = self.sender.handlers.get(stream_id)
         if handler is None:
@@ -360,8 +371,6 @@ class H2Connection:
         else:
             handler.on_end()
 
-    # --- the other frames ---
-
     def _priority(self, _flags: int, stream_id: int, payload: bytes) -> None:
         """Check and ignore (section 6.3; priorities are deprecated, section 5.3.2)."""
         self._budget.note_empty(self.sender.last_stream_id)
@@ -385,6 +394,8 @@ class H2Connection:
         if sender.is_idle(stream_id):
             msg = "RST_STREAM on a stream that is idle"
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+        # Before looking whether the stream is there: a reset that does nothing is useless work,
+        # too.
         self._budget.note_empty(sender.last_stream_id)
         handler = sender.handlers.get(stream_id)
         if handler is None:
@@ -406,12 +417,15 @@ class H2Connection:
             return
         sender = self.sender
         for name, value in decode_settings(payload):
+            # We never put anything into the table, so only one that is smaller than the default has
+            # to be told of.
             if name == Setting.HEADER_TABLE_SIZE and value < TABLE_BYTES:
                 sender.table_update = NO_TABLE
             elif name == Setting.MAX_FRAME_SIZE:
                 sender.peer_frame_bytes = value
             elif name == Setting.INITIAL_WINDOW_SIZE:
                 sender.move_windows(value)
+        # After all settings have been applied (section 6.5.3).
         sender.put(encode_frame(SETTINGS, ACK, 0))
         sender.pump()
 
@@ -432,6 +446,7 @@ class H2Connection:
             self._on_pong(payload)
             return
         self.sender.put(encode_frame(PING, ACK, 0, payload))
+        # After the answer is put out: the ping may be what ends the connection.
         self._on_ping()
 
     def _goaway(self, _flags: int, stream_id: int, payload: bytes) -> None:
@@ -442,6 +457,7 @@ class H2Connection:
         if len(payload) < 8:
             msg = f"GOAWAY has {len(payload)} bytes, expected at least 8"
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
+        # The client opens no more streams; those there are go on.
         self._budget.note_empty(self.sender.last_stream_id)
 
     def _window_update(self, _flags: int, stream_id: int, payload: bytes) -> None:
@@ -453,11 +469,13 @@ class H2Connection:
         sender = self.sender
         handler = sender.handlers.get(stream_id)
         stream = None if handler is None else handler.stream
+        # Many small updates cost us more than they let us send.
         if increment < _SMALL_INCREMENT and not self._is_of_use(stream_id, stream):
             self._budget.note_empty(sender.last_stream_id)
         if not stream_id:
             sender.send_window += increment
             sender.full_window = max(sender.full_window, sender.send_window)
+            # Section 6.9: an increment of 0 is an error.
             if not increment or sender.send_window > MAX_WINDOW:
                 raise ConnectionFault(*_bad_increment(increment))
         elif stream is not None:

@@ -45,6 +45,8 @@ class HeaderBlocks:
         self._block += fragment
         self._frame_count += 1
         size = len(self._block)
+        # CONTINUATION floods send many tiny frames (CVE-2024-27316 and others); honest ones fill
+        # theirs.
         if size > self.max_block_bytes or self._frame_count > 8 + size // 256:
             msg = "a header block goes on for too long"
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, msg)
@@ -64,6 +66,7 @@ class HeaderBlocks:
             head = self._head(fields, size)
         except MalformedRequest as error:
             return error
+        # With another table the same bytes would mean something else.
         if not self._decoder.is_table_changed:
             self._remember(block, head, max(size, len(block)))
         return head
@@ -83,6 +86,7 @@ class HeaderBlocks:
             if renewed is not None:
                 return renewed
         head = decode_request_head(fields, size)
+        # Repeated names would have to be compared as lists.
         if size <= _LARGEST_REMEMBERED and len({field[0] for field in fields}) == len(fields):
             if len(self._bases) >= _REMEMBERED_BASES:
                 self._bases.clear()

@@ -57,6 +57,7 @@ class HeaderDecoder:
         self.is_table_changed = False
         try:
             return self._decode(block)
+        # Reading beyond the block's end, or the table's.
         except (HPACKError, IndexError) as error:
             msg = f"a header block cannot be decoded: {error}"
             raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, msg) from error
@@ -67,6 +68,7 @@ class HeaderDecoder:
         while at < end:
             first = block[at]
             if first & 0x80:  # indexed, section 6.1
+                # The usual index is a byte, whose value needs no call.
                 if first == 0xFF:
                     index, at = _integer(block, at, 7)
                 else:
@@ -80,6 +82,7 @@ class HeaderDecoder:
                 if first & 0x40:
                     self._insert(field)
             size += len(field[0]) + len(field[1]) + _FIELD_OVERHEAD
+            # Counted while decoding: a block may name one large field of the table again and again.
             if size > self._max_list_bytes:
                 msg = f"a header list is larger than {self._max_list_bytes} bytes"
                 raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, msg)
@@ -126,6 +129,7 @@ class HeaderDecoder:
 
     def _resize(self, block: bytes, at: int, *, is_first: bool) -> int:
         size, at = _integer(block, at, 5)
+        # Section 4.2: at the beginning of a block.
         if not is_first or size > TABLE_BYTES:
             msg = "a table size update is misplaced or larger than SETTINGS_HEADER_TABLE_SIZE"
             raise HPACKError(msg)
@@ -139,6 +143,8 @@ class HeaderDecoder:
         table, room = self._table, self._max_table_bytes
         used = self._table_bytes
         while used > room:
+            # At most 128 fields (4096 bytes, of which each counts 32 beside its text); a deque
+            # would make each look-up slower.
             name, value = table.pop(0)
             used -= len(name) + len(value) + _FIELD_OVERHEAD
         self._table_bytes = used
@@ -177,6 +183,7 @@ def _text(block: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _decode_huffman(text: bytes) -> bytes:
+    # Short texts are names and usual values, which repeat.
     return _remembered_huffman(text) if len(text) <= 64 else decode_huffman(text)
 
 
@@ -185,7 +192,9 @@ def _remembered_huffman(text: bytes) -> bytes:
     return decode_huffman(text)
 
 
+# Of a name that is there several times the first index stays.
 _STATIC_INDEX = {name: index for index, (name, _) in reversed(list(enumerate(_STATIC, 1)))}
+# Fields without a value in the table stand for their names only.
 _STATIC_FIELDS = {field: index for index, field in enumerate(_STATIC, 1) if field[1]}
 
 

@@ -22,6 +22,7 @@ _Step = tuple[int, bytes, bool]
 """The state after a byte, the symbols that it completed, and whether the text may end here."""
 
 
+# Not made at the start: most states are never met.
 _ROWS: Final[list[list[_Step]]] = [[] for _ in range(_FAILED + 1)]
 """The steps from each state met so far, one for each byte."""
 

@@ -24,6 +24,7 @@ from inferd.http.h2.frames import (
 from inferd.http.h2.sender import H2Sender
 from inferd.http.h2.stream import Buffer, H2Stream, StreamHandler
 
+# Wide open: what limits a client is each stream's window, and the server's memory.
 CONNECTION_WINDOW: Final = 1 << 30
 
 
@@ -51,6 +52,7 @@ class H2Receiver:
         There is some while a large DATA frame is arriving; call `filled` afterwards.
         """
         handler = self._data_handler
+        # Smaller rests are taken from the buffer that all connections share.
         if self.data_left < DEFAULT_FRAME_BYTES or handler is None:
             return None
         memory = None if handler.stream.is_local_done else handler.room()
@@ -81,6 +83,7 @@ class H2Receiver:
         ones are taken together.
         """
         flags, stream_id = header[3], header[4] & STREAM_MASK
+        # No padding and no end: the frames in the middle of a message.
         if not flags and stop > start:
             starts = self._run(stream_id, header, data, start, stop)
             if starts is not None:
@@ -101,10 +104,12 @@ class H2Receiver:
         if stream.is_local_done:
             self._drop(stream, length, ends=bool(flags & END_STREAM))
             return end
+        # Padding counts against the window, and nobody will take it.
         stream.uncredited += overhead
         ends = bool(flags & END_STREAM)
         if stream.head.content_length >= 0:
             check_length(stream, stop - start, ends=ends)
+        # Before `on_data`, which may end the stream.
         if ends:
             stream.is_remote_done = True
         elif start == stop:
@@ -128,6 +133,7 @@ class H2Receiver:
             return None
         length = stop - start
         last = len(data) - length - HEADER_BYTES
+        # All nine bytes at once: same stream, length and flags.
         while stop <= last and header == read_header(data, stop):
             stop += HEADER_BYTES + length
         starts = range(start, stop, HEADER_BYTES + length)
@@ -210,6 +216,7 @@ class H2Receiver:
         sender = self._sender
         self.data_stream_id = stream_id
         self.window -= length
+        # Halves, so that updates are few and the client never waits for one.
         if self.window < CONNECTION_WINDOW // 2:
             if self.window < 0:
                 msg = "DATA exceeds the window of the connection"
@@ -249,6 +256,8 @@ class H2Receiver:
 
     def end_faulty(self, fault: StreamFault) -> None:
         """Reset a faulty stream, and count it: it costs us as much as a reset by the peer."""
+        # Ours is the limit; a client that has opened one too many before it knew has done nothing
+        # wrong.
         if fault.code is ErrorCode.REFUSED_STREAM:
             self._budget.note_empty(self._sender.last_stream_id)
         else:

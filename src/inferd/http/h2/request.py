@@ -63,6 +63,7 @@ _PSEUDO: Final = frozenset((b":method", b":path", b":scheme", b":authority"))
 _HOP_BY_HOP: Final = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade")
 )
+# Lower case only (section 8.2.1).
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 _SPACE: Final = b" \t"  # by RFC 9113 no value begins or ends with it
 _LENGTH = re.compile(rb"[0-9]+")
@@ -124,6 +125,7 @@ class BaseHead:
         changed: list[Field] = []
         for at in range(count):
             field, known = fields[at], ours[at]
+            # Fields from HPACK's tables are the same objects each time.
             if field is known:
                 continue
             name, value = field[0], field[1]
@@ -131,6 +133,7 @@ class BaseHead:
                 return None
             if value == known[1]:
                 continue
+            # The usual values, in a single call.
             if not (self._are_plain[at] and (value.isalnum() or _is_clean(value))):
                 return None
             changed.append(field)
@@ -166,6 +169,7 @@ def check_fields(fields: list[Field]) -> int:
         if name in _HOP_BY_HOP or (name == b"te" and value.lower() != b"trailers"):
             raise MalformedRequest(_named("connection-specific field", name))
         if name == b"content-length":
+            # Equal lengths given twice are one (RFC 9110, section 8.6).
             if not _LENGTH.fullmatch(value) or length not in (-1, _number(value)):
                 msg = "content-length must be one decimal number"
                 raise MalformedRequest(msg)

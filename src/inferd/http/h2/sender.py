@@ -30,6 +30,7 @@ from inferd.http.h2.stream import STREAM_WINDOW, Buffer, H2Stream, StreamHandler
 OUTPUT_BYTES: Final = 1 << 20
 """About how many bytes are put into `out` before the socket takes them."""
 
+# Each has its DATA under way for about a round trip; older ones are forgotten.
 _REMEMBERED_RESETS: Final = 2000
 
 
@@ -62,6 +63,7 @@ class H2Sender:
         if self.table_update:
             block, self.table_update = self.table_update + block, b""
         flags = END_STREAM if ends else 0
+        # Headers are under no flow control.
         self.put(encode_headers(stream.id, block, flags, self.peer_frame_bytes))
         self.frames_sent += 1
         if ends:
@@ -86,6 +88,7 @@ class H2Sender:
         """Put pending data into frames, the streams taking turns, as far as limits allow now."""
         while self.blocked and not self.is_paused and self.out_bytes < OUTPUT_BYTES:
             has_moved = False
+            # Streams that have sent all leave the dict.
             for stream in list(self.blocked.values()):
                 if stream.pending_bytes:
                     room = min(stream.send_window, self.send_window, self._turn_bytes())
@@ -101,6 +104,7 @@ class H2Sender:
                     self._finish(stream)
                 if self.out_bytes >= OUTPUT_BYTES:
                     return
+            # Only streams that wait for the connection's window are left.
             if not has_moved:
                 return
 
@@ -141,6 +145,7 @@ class H2Sender:
         """
         view = memoryview(pending[0])
         out = self.out
+        # The last frame may carry END_STREAM and is made by the caller.
         count = (min(length, len(view)) - 1) // largest
         stop = count * largest
         for at in range(0, stop, largest):
@@ -185,6 +190,7 @@ class H2Sender:
         One of them is a DATA frame of `data_length` bytes, at most what every peer accepts
         (DEFAULT_FRAME_BYTES).
         """
+        # Whatever would have to wait goes the general way.
         if (
             data_length > self.send_window
             or data_length > stream.send_window
@@ -196,6 +202,7 @@ class H2Sender:
         self.send_window -= data_length
         self.out.append(frames)
         self.out_bytes += len(frames)
+        # HEADERS and DATA; trailers are HEADERS as well, but gRPC's ping policy does not care.
         self.frames_sent += 2
         self._end(stream)
         return True
@@ -213,6 +220,7 @@ class H2Sender:
     def credit(self, stream: H2Stream, count: int) -> None:
         """Let the peer send `count` more bytes on a stream, as many as have been taken."""
         stream.uncredited += count
+        # As for the connection: few updates, and no pause.
         if stream.uncredited >= STREAM_WINDOW // 2 and not stream.is_remote_done:
             self.put(encode_window_update(stream.id, stream.uncredited))
             stream.receive_window += stream.uncredited
@@ -222,6 +230,7 @@ class H2Sender:
         """Reset one stream; the application is told unless its answer was complete."""
         self.put(encode_rst_stream(stream_id, code))
         handler = self.handlers.get(stream_id)
+        # As much as the client may have sent before it sees the reset.
         self.resets[stream_id] = 0 if handler is None else handler.stream.receive_window
         if len(self.resets) > _REMEMBERED_RESETS:
             del self.resets[next(iter(self.resets))]

@@ -10,6 +10,8 @@ from inferd.http.h2.request import RequestHead
 Buffer = Any
 """bytes, or a memoryview of bytes."""
 
+# A large message comes without waiting for updates; times the streams it is bounded by the server's
+# limit of bytes.
 STREAM_WINDOW: Final = 1 << 22
 """The SETTINGS_INITIAL_WINDOW_SIZE we offer."""
 
