@@ -363,7 +363,7 @@ def test_what_would_run_elsewhere_does_not_load(serve, config, told):
 @where_it_can_be
 def test_other_backends_are_confined_in_their_workers(serve, tmp_path):
     """ONNX models stay in the server unless they want otherwise: they are data."""
-    places = Path(__file__).parents[3] / "examples/models/digits"
+    places = Path(__file__).parents[3] / "examples/digits/models/digits"
     (tmp_path / "models").mkdir(exist_ok=True)
     (tmp_path / "models" / "digits").symlink_to(places)
     in_workers = ("onnxruntime,process=worker",)
