@@ -46,6 +46,7 @@ def _answer_file(response: Any, question: str, name: str) -> None:
     except KeyError:
         _set_error(response, _NOT_FOUND, f"there is no descriptor of '{name}'")
         return
+    # A client that gets a file asks for its imports next; sent along, they cost no round trip.
     for file in _with_imports(found):
         response.file_descriptor_response.file_descriptor_proto.append(file.serialized_pb)
 
@@ -58,6 +59,7 @@ def _file_of(symbol: str) -> FileDescriptor:
         # The pool does not treat methods as symbols.
         service, _, method = symbol.rpartition(".")
         found = pool().FindServiceByName(service)
+        # Raises KeyError for a method that is not there.
         found.FindMethodByName(method)
         return found.file
 

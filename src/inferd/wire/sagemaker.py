@@ -28,6 +28,8 @@ def decode_load(body: memoryview) -> Load:
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         msg = f"the body is no JSON object with model_name and url: {error}"
         raise InvalidRequest(msg) from None
+    # SageMaker gives the path of a folder; anything else would be relative to where the server was
+    # started.
     if not load.url.startswith("/") or "\0" in load.url:
         msg = f"url is '{load.url[:200]}', expected the path of a folder, from / on"
         raise InvalidRequest(msg)

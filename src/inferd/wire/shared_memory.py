@@ -60,6 +60,7 @@ def decode_reference(what: str, region: Any, offset: Any, size_bytes: Any) -> Re
     """
     if offset is None:
         offset = 0
+    # Exactly these types: bool is an int in Python.
     is_right = type(region) is str and type(offset) is int and type(size_bytes) is int
     if is_right and offset >= 0 and size_bytes >= 0:
         return region, offset, size_bytes
@@ -94,6 +95,8 @@ def placed_output(
     if datatype is DataType.BYTES:
         for _ in range(count):
             size += 4 + int.from_bytes(place[size : size + 4], "little")
+            # Lengths come from memory that another process writes, so each is checked before the
+            # next is read.
             if size > len(place):
                 break
     if not 0 <= size <= len(place) or min(shape, default=0) < 0:
@@ -129,6 +132,7 @@ def read_input(tensor: Tensor, span: Span, model: str, *, on_loop: bool) -> None
     size_bytes = len(span.view)
     is_text = tensor.datatype is DataType.BYTES
     if is_text or span.is_copy:
+        # Checked before the copy is made.
         if size_bytes > MAX_COPY_BYTES:
             msg = (
                 f"input '{tensor.name}' has {size_bytes} bytes of shared memory; of BYTES and of "
@@ -151,10 +155,12 @@ def read_input(tensor: Tensor, span: Span, model: str, *, on_loop: bool) -> None
         )
         raise InvalidRequest(msg)
     if span.is_copy:
+        # GPU memory is fetched only after its size was found right.
         span.fetch()
     tensor.data = span.view
     if is_text:
         span.look()
+        # Copied before it is checked, or the client could change it in between.
         tensor.data = bytes(span.view)
         check_strings(tensor.data, count, tensor.name, model)
 
@@ -183,6 +189,7 @@ def take_spans(request: InferRequest, spans: list[Span], *, on_loop: bool) -> No
     Raises InvalidRequest for a region whose memory is gone, overlapping outputs, or too much to
     copy; with `on_loop` also NotFast for what takes long to copy.
     """
+    # Spans of one region mostly follow each other: its memory is looked at once.
     looked_at: object = None
     ends: dict[tuple[int, ...], int] = {}
     is_ascending = True  # the usual case, in which nothing overlaps
@@ -191,6 +198,7 @@ def take_spans(request: InferRequest, spans: list[Span], *, on_loop: bool) -> No
             span.look()
             looked_at = span.region
         where, start, end = span.extent
+        # One pass over the spans, since sorting them is needed only if they are out of order.
         is_ascending = is_ascending and start >= ends.get(where, 0)
         ends[where] = end
     if not is_ascending:
@@ -228,6 +236,7 @@ def _inputs_below(spans: list[Span], outputs: list[WantedOutput]) -> list[Span]:
 def _copy_inputs(inputs: list[Tensor], spans: list[Span], *, on_loop: bool) -> None:
     """Replace the data of inputs that are views of `spans` by copies. See take_spans."""
     views = {id(span.view) for span in spans if not span.is_copy}
+    # By identity: an input may have been copied already.
     found = [tensor for tensor in inputs if id(tensor.data) in views]
     size_bytes = sum(len(tensor.data) for tensor in found)
     if size_bytes > MAX_COPY_BYTES:

@@ -38,6 +38,7 @@ _INTEGERS = {
 _HALVES = (DataType.FP16, DataType.BF16)
 _FLOATS = (DataType.FP32, DataType.FP64, *_HALVES)
 
+# Decoders made once: making one compiles the type.
 _read_integers = msgspec.json.Decoder(list[int]).decode
 _read_floats = msgspec.json.Decoder(list[float]).decode
 _read_floats_or_nulls = msgspec.json.Decoder(list[float | None]).decode
@@ -62,9 +63,6 @@ FLAT: dict[str, tuple[DataType, Callable[[msgspec.Raw | bytes], list[Any]], str]
 Shape = tuple[int, ...]
 
 
-# --- in ---
-
-
 def decode_flat(one: Input) -> Tensor | None:
     """Return the tensor of an input in the most common form: no parameters, a flat array as text.
 
@@ -73,14 +71,17 @@ def decode_flat(one: Input) -> Tensor | None:
     """
     data = one.data
     flat = FLAT.get(one.datatype)
+    # Only msgspec leaves text here; the other readers have parsed it.
     if flat is None or type(data) is not msgspec.Raw:
         return None
     datatype, read, code = flat
     try:
         values = read(data)
         count = len(values)
+        # struct is faster than numpy for the small arrays that such requests have.
         packed = struct.pack(f"<{count}{code}", *values)
     except (msgspec.MsgspecError, struct.error, OverflowError) as error:
+        # Only floats have a second chance: null among them is NaN.
         if read is not _read_floats:
             raise NotFast from error
         packed, count = _from_floats_or_nulls(data, code)
@@ -125,6 +126,7 @@ def decode_data(name: str, datatype: DataType, shape: Shape, data: Any) -> Tenso
     return Tensor(name, datatype, shape, packed)
 
 
+# Nested strings and all other datatypes come here as values instead.
 def _from_raw(datatype: DataType, data: msgspec.Raw) -> tuple[Any, int]:
     """Read a flat array of strings straight from its text."""
     if datatype is not DataType.BYTES:
@@ -132,6 +134,7 @@ def _from_raw(datatype: DataType, data: msgspec.Raw) -> tuple[Any, int]:
     try:
         texts = _read_texts(data)
         return encode_strings(texts, ""), len(texts)
+    # Half a surrogate pair, which no UTF-8 can hold.
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise NotFast from error
 
@@ -141,10 +144,12 @@ def _from_simdjson(datatype: DataType, data: Any) -> tuple[Any, int]:
     try:
         if datatype in _INTEGERS:
             signed = datatype.numpy.kind == "i"
+            # simdjson has 64-bit numbers only; narrower ones are compared with what they became.
             wide = np.frombuffer(
                 data.as_buffer(of_type="i" if signed else "u"), np.int64 if signed else np.uint64
             )
             packed = wide.astype(datatype.numpy, copy=False)
+            # One that does not fit has wrapped around.
             if packed.dtype != wide.dtype and not np.array_equal(packed, wide):
                 raise NotFast
         elif datatype in _FLOATS:
@@ -163,6 +168,7 @@ def _wide_floats(data: Any) -> Any:
         return np.frombuffer(data.as_buffer(of_type="d"))
     except TypeError:
         values = _flattened(data, type(data))
+        # simdjson makes 1 an int; all other kinds are for the exact reader to word.
         if not {type(value) for value in values} <= {float, int, type(None)}:
             raise
     return np.array([math.nan if one is None else one for one in values], np.float64)
@@ -179,12 +185,15 @@ def _from_plain_list(datatype: DataType, values: list[Any]) -> tuple[Any, int]:
 
 def _packed_floats(datatype: DataType, wide: Any) -> Any:
     """Round float64 values to `datatype` once. Raises FloatingPointError when one overflows."""
+    # As it came.
     if datatype is DataType.FP64:
         return wide
+    # Raised, since numpy only warns of a number that becomes infinite.
     with np.errstate(over="raise"):
         if datatype is DataType.FP32:
             return wide.astype(np.float32)
         packed = float64_to_half(wide, datatype)
+    # What was finite has to stay so; an infinity that the client wrote is right.
     finite = np.isfinite(wide)
     if (_is_finite(packed, datatype) != finite).any():
         raise FloatingPointError
@@ -193,12 +202,14 @@ def _packed_floats(datatype: DataType, wide: Any) -> Any:
 
 def _is_finite(packed: Any, datatype: DataType) -> Any:
     if datatype is DataType.BF16:
+        # The exponent of infinity and NaN: numpy has no BF16.
         return (packed & 0x7F80) != 0x7F80
     return np.isfinite(packed)
 
 
 def flatten(values: list[Any]) -> list[Any]:
     """Return the elements of nested lists in order; iterative, so depth costs no stack."""
+    # Most are flat already, and are passed on as they are.
     if not any(type(value) is list for value in values):
         return values
     return _flattened(values, list)
@@ -235,6 +246,7 @@ def _from_values(name: str, datatype: DataType, values: list[Any]) -> tuple[Any,
     if datatype is DataType.BYTES:
         return encode_strings(packed, name), len(packed)
     if datatype in _HALVES:
+        # Rounded together, in one step from float64, so that nothing is rounded twice.
         wide = np.array(packed, np.float64)
         try:
             return _packed_floats(datatype, wide), len(packed)
@@ -254,6 +266,7 @@ def _converter(datatype: DataType) -> Callable[[Any], Any]:
         low, high = limits
         return lambda value: _integer(value, low, high)
     if datatype is DataType.FP32:
+        # Checked for each, so that the error can name the element.
         return _float32
     if datatype in _FLOATS:
         return _float64
@@ -262,6 +275,7 @@ def _converter(datatype: DataType) -> Callable[[Any], Any]:
 
 def _integer(value: Any, low: int, high: int) -> int:
     wanted = f"a whole number from {low} to {high}"
+    # 1.0 and 1e2 are whole numbers; bool is none, though Python has it as an int.
     if type(value) not in (int, Decimal) or not low <= value <= high or int(value) != value:
         raise ValueError(wanted)
     return int(value)
@@ -277,6 +291,7 @@ def _float64(value: Any) -> float:
         raise TypeError(msg)
     try:
         number = float(value)
+    # Of an int beyond any float; a Decimal becomes infinite by itself.
     except OverflowError:
         number = math.inf
     if math.isinf(number):
@@ -306,6 +321,7 @@ def _wrong_kind(datatype: DataType, value: Any) -> str:
 def _float32(value: Any) -> float:
     number = _float64(value)
     try:
+        # Rounds as FP32 does, and raises beyond its range.
         struct.pack("<f", number)
     except OverflowError:
         msg = "within ±3.4028235e38"
@@ -351,6 +367,7 @@ def resolve_shape(name: str, shape: Shape, count: int) -> Shape:
 
     Raises InvalidRequest, naming what was expected, when that is impossible (V2 facts: shape -1).
     """
+    # A dim of 0 beside it would leave the -1 open.
     if shape.count(-1) == 1 and all(dim > 0 for dim in shape if dim != -1):
         dim, rest = divmod(count, -prod(shape))
         if not rest:
@@ -410,9 +427,8 @@ def _base64_strings(name: str, shape: Shape, raw: bytes) -> bytes | bytearray:
     return raw
 
 
-# --- out ---
-
 _CODES = {datatype: code for datatype, _, code in FLAT.values() if datatype in _INTEGERS}
+# Up to about here struct and a tuple are faster than an array of numpy's.
 _MOST_SHORT = 64
 
 
@@ -438,6 +454,7 @@ def encode_data(tensor: Tensor, non_finite: str) -> bytes:
     count = prod(tensor.shape)
     if (unpack := unpack_short(datatype, count)) is not None:
         return orjson.dumps(unpack(tensor.data))
+    # orjson holds the GIL until it is done, so large arrays are written in pieces.
     if count > PIECE and datatype is not DataType.BYTES:
         return _encode_in_pieces(tensor, count, non_finite)
     if datatype in _INTEGERS:
@@ -468,6 +485,7 @@ def _encode_in_pieces(tensor: Tensor, count: int, non_finite: str) -> bytes:
         end = min(start + PIECE, count)
         data = view[start * size_bytes : end * size_bytes]
         piece = Tensor(tensor.name, tensor.datatype, (end - start,), data)
+        # Without its brackets.
         text.append(memoryview(encode_data(piece, non_finite))[1:-1])
         text.append(b",")
     text[-1] = b"]"
@@ -483,6 +501,7 @@ def _flat(tensor: Tensor, dtype: np.dtype[Any]) -> Any:
 
 
 def _with_tokens(name: str, text: bytes, values: list[float], non_finite: str) -> bytes:
+    # orjson has written null already.
     if non_finite == "null":
         return text
     if non_finite == "error":
@@ -491,6 +510,7 @@ def _with_tokens(name: str, text: bytes, values: list[float], non_finite: str) -
             f"ask for it with binary_data true"
         )
         raise InvalidRequest(msg)
+    # Numbers have no "null" in them, so each one found stands for a value that is not finite.
     pieces = text.split(b"null")
     out = [pieces[0]]
     for value, piece in zip(values, pieces[1:], strict=True):
@@ -507,6 +527,7 @@ def _token(value: float) -> bytes:
 
 def _encode_halves(tensor: Tensor, non_finite: str) -> bytes:
     bits = _flat(tensor, DataType.UINT16.numpy)
+    # There are only 65536 of them, so each text is made once.
     text = half_text(tensor.datatype)
     joined = ",".join([text[one] for one in bits.tolist()])
     encoded = f"[{joined}]".encode()
@@ -521,6 +542,7 @@ def _encode_texts(tensor: Tensor) -> bytes:
     elements = tensor.strings()
     try:
         pieces = [
+            # For the same reason as above.
             orjson.dumps([element.decode() for element in elements[start : start + PIECE]])[1:-1]
             for start in range(0, len(elements), PIECE)
         ]

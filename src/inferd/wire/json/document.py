@@ -55,6 +55,7 @@ Dim = Annotated[int, msgspec.Meta(ge=-1, le=_MAX_DIM)]
 Shape = Annotated[tuple[Dim, ...], msgspec.Meta(max_length=MAX_RANK)]
 
 
+# They hold no cycles, and there is one per input of each request.
 class Input(msgspec.Struct, gc=False):
     """$request_input. `data` is as the reader left it: Raw, a simdjson array, or Python values."""
 
@@ -119,6 +120,7 @@ class JsonReader:
             return self._read_large(text)
         try:
             return _decode(text)
+        # What nests deeply goes to the exact reader, which words the error.
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             raise NotFast from error
 
@@ -189,6 +191,7 @@ def _member(raw: msgspec.Raw, *, may_nest: bool) -> Any:
     if text[0] == _ARRAY:
         return raw
     if text[0] == _OBJECT and may_nest:
+        # One level only: parameters of parameters have no meaning.
         return read_members(raw, nested=None)
     return _decode_text(raw)
 
@@ -210,6 +213,7 @@ def _is_each_once(text: memoryview, members: dict[str, msgspec.Raw]) -> bool:
 def array_of(raw: msgspec.Raw) -> Any:
     """Return a long array as simdjson's, or, if that is missing, as it is. Raises NotFast."""
     if simdjson is None:
+        # msgspec reads it then, more slowly.
         return raw
     try:
         return simdjson.Parser().parse(memoryview(raw))
@@ -222,6 +226,7 @@ def read_exact(text: memoryview) -> Document:
 
     Raises InvalidRequest, which says what is wrong and where.
     """
+    # Before parsing: see there.
     if len(text) > MAX_EXACT_BYTES:
         msg = (
             f"the JSON part has {len(text)} bytes and is not plain: it is malformed, or holds NaN, "
@@ -238,6 +243,7 @@ def document_of(values: Any) -> Document:
         document = msgspec.convert(values, _ExactDocument)
     except msgspec.ValidationError as error:
         msg = f"the request body is JSON, but not an inference request: {error}"
+        # Triton's words in front, since clients compare them.
         if words := why_no_request(error):
             msg = f"{words}: {msg}"
         raise InvalidRequest(msg) from None
@@ -272,9 +278,13 @@ def loads_exact(text: memoryview | bytes, *, once: bool = False) -> Any:
         raise InvalidRequest(msg) from None
     try:
         values = json.loads(
-            chars, parse_float=_decimal, object_pairs_hook=_members_once if once else None
+            # Decimal, so that no digit is lost of an integer that is written as 9007199254740993.0.
+            chars,
+            parse_float=_decimal,
+            object_pairs_hook=_members_once if once else None,
         )
     except json.JSONDecodeError as error:
+        # Only after a failure, so that all other texts are not searched.
         if "Inf" in chars and (spelled := _INFINITY.sub(_spell_infinity, chars)) != chars:
             return loads_exact(spelled.encode(), once=once)
         what = error.msg.removesuffix(" at")
@@ -289,6 +299,7 @@ def loads_exact(text: memoryview | bytes, *, once: bool = False) -> Any:
     except ValueError:
         msg = "the request body holds an integer with too many digits"
         raise InvalidRequest(msg) from None
+    # Looked for in the text first, since looking at all strings takes long.
     if _SURROGATE.search(chars) and not _is_unicode(values):
         msg = "the request body holds a string with half a surrogate pair, expected Unicode"
         raise InvalidRequest(msg)

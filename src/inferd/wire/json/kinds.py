@@ -13,6 +13,7 @@ _KINDS = {"array": "array", "str": "string", "int": "unsigned-integer", "bool": 
 
 def not_a(kind: str) -> str:
     """Return the words for a value that is not of `kind`, such as "string" or "array"."""
+    # Triton's word for numbers.
     return f"attempt to access JSON non-{kind} as {'double' if kind == 'number' else kind}"
 
 

@@ -19,6 +19,7 @@ from inferd.errors import InferdError, InvalidRequest
 
 def proto_folders() -> list[Traversable]:
     """Return the folders with descriptors: this one, and proto/ in those of other formats."""
+    # Whatever has a proto folder is one, so that this module need not know which formats there are.
     formats = sorted(files("inferd.wire").iterdir(), key=lambda folder: folder.name)
     others = [folder / "proto" for folder in formats if folder.is_dir()]
     return [files(__name__), *(folder for folder in others if folder.is_dir())]

@@ -52,6 +52,7 @@ def split_message(data: Any, raw_tag: int) -> Split | None:
         if start + 1 >= end:
             break
         tag, size, at = data[start], data[start + 1], start + 2
+        # Most lengths are one byte, read without a call.
         if size >= 0x80:
             size, at = _varint_at(data, start + 1)
         stop = at + size
@@ -84,6 +85,8 @@ def check_field_count(data: Any) -> None:
     for _ in range(MAX_FIELDS):
         if at >= end:
             return
+        # Wire types: varint, 64 bits, length-delimited, 32 bits. Groups have none of their own and
+        # are left to the parser.
         kind = data[at] & 7
         at = _number_end(data, at)
         if kind == 0:
@@ -102,6 +105,7 @@ def check_field_count(data: Any) -> None:
 
 def _number_end(data: Any, at: int) -> int:
     """Return where the number at `at` ends, behind the end of the message if it is malformed."""
+    # Ten bytes hold 64 bits; a longer varint is malformed.
     for length, byte in enumerate(data[at : at + 10], 1):
         if byte < 0x80:
             return at + length
@@ -116,6 +120,7 @@ class Layout:
         self._raw = split.spans[len(split.spans) - len(split.raw) :]
         self._fixed: list[tuple[slice, bytes]] = []
         start = 0
+        # With an empty span at the end, so that the last piece is one as well.
         for span in sorted((*split.spans, slice(len(data), 0)), key=lambda one: int(one.start)):
             if start < span.start:
                 piece = slice(start, span.start)
@@ -148,6 +153,7 @@ class Field:
 
 def read_field(view: memoryview, at: int) -> Field | None:
     """Return the field that begins at `at`, None when it is of another kind or truncated."""
+    # A tag of one byte, and wire type 2.
     if at + 1 >= len(view) or view[at] & 0x87 != 2:
         return None
     size, start = _varint_at(view, at + 1)
@@ -167,6 +173,7 @@ def decode_text(value: bytes) -> str:
 def _varint_at(data: Any, at: int) -> tuple[int, int]:
     """Return the varint at `at` and where it ends; a malformed one counts as too large a size."""
     size = 0
+    # Sizes have at most 31 bits, which are five bytes.
     for shift, byte in enumerate(data[at : at + 5]):
         size |= (byte & 0x7F) << (7 * shift)
         if byte < 0x80:
@@ -199,14 +206,17 @@ def with_raw(head: bytes, tag: bytes, tensors: list[Tensor]) -> list[Any]:
     buffers: list[Any] = []
     total = 0
     for tensor in tensors:
+        # Contiguous: a view of an array with strides is no sequence of bytes.
         data = tensor.packed()
         size = len(data)
+        # Tags and lengths between two tensors are one buffer, so that there are two per tensor.
         head += tag + encode_varint(size)
         total += len(head) + size
         buffers += (head, data)
         head = b""
     if head:
         buffers.append(head)
+    # protobuf refuses to read a larger message (encoding, limits).
     if total > MAX_MESSAGE_BYTES:
         msg = f"{total} bytes of tensors exceed the {MAX_MESSAGE_BYTES} a gRPC message can hold"
         raise InvalidRequest(msg)

@@ -63,6 +63,7 @@ def joined(pieces: Iterable[Piece]) -> Piece:
     return Piece(*(b"".join([piece[form] for piece in rows]) for form in range(4)))
 
 
+# Most answers differ in nothing but id and bytes.
 @lru_cache(maxsize=1024)
 def head_piece(model: str, version: str, batch_size: int) -> Piece:
     """Return the fields before the outputs."""
@@ -106,6 +107,7 @@ _NAMED = {0x09: b"\\t", 0x0A: b"\\n", 0x0D: b"\\r", 0x22: b'\\"', 0x27: b"\\'", 
 
 def escape(text: str) -> bytes:
     """Escape `text` for protobuf text between double quotes: ASCII without line breaks."""
+    # Most names need no escape.
     if _PLAIN.fullmatch(text):
         return text.encode()
     return escape_bytes(text.encode(errors="replace"))

@@ -57,6 +57,7 @@ def _fields(index: int, value: np.float32, label: bytes) -> tuple[list[bytes], b
     if index:
         parts.append(b"idx: %d" % index)
         message = b"\x08" + encode_varint(index)
+    # protobuf leaves out fields at 0, but -0.0 is not that.
     if value or np.signbit(value):
         parts.append(b"value: %b" % str(value).encode())
         message += b"\x15" + _FLOAT.pack(value)

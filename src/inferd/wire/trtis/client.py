@@ -58,10 +58,8 @@ class ClientRequest(msgspec.Struct):
     @property
     def line(self) -> str:
         """The value of NV-InferRequest: ASCII on one line."""
+        # A header of HTTP has one line.
         return text_format.MessageToString(self.header, as_one_line=True, as_utf8=False)
-
-
-# --- requests ---
 
 
 def ask(
@@ -104,9 +102,6 @@ def encode_infer_request(model: str, version: int, request: ClientRequest) -> by
 def encode_call(rpc: str, **fields: Any) -> bytes:
     """Return the request message of a small call over gRPC."""
     return encode(f"{PACKAGE}.{rpc}Request", **fields)
-
-
-# --- answers ---
 
 
 def check_status_line(value: str | None) -> None:
@@ -155,6 +150,8 @@ def read_body(known: Known, line: str, body: bytes) -> Inferred:
         size = output.raw.batch_byte_size if output.HasField("raw") else 0
         raw.append(body[at : at + size])
         at += size
+    # Behind the tensors stands the header again, binary and with the classes that the line may
+    # lack.
     return _inferred(known, parse_answer(f"{PACKAGE}.InferResponseHeader", body[at:]), raw)
 
 
@@ -182,6 +179,7 @@ def _inferred(known: Known, header: Any, raw: Sequence[bytes]) -> Inferred:
 
 
 def _datatypes(rows: Any) -> dict[str, DataType]:
+    # The enum is known by a field that has it, since the old schema nests it.
     names = message_class(f"{PACKAGE}.ModelInput").DESCRIPTOR.fields_by_name["data_type"].enum_type
     return {
         row.name: DATATYPES[names.values_by_number[row.data_type].name.removeprefix("TYPE_")]
@@ -191,6 +189,7 @@ def _datatypes(rows: Any) -> dict[str, DataType]:
 
 
 def _check(status: Any) -> None:
+    # 0 is protobuf's default: the server has not said anything.
     if not 0 < status.code < len(CODE_NAMES):
         msg = "the server did not say what became of the request"
         raise InferdError(msg)

@@ -35,7 +35,9 @@ def write_config(config: ModelConfig, target: Any) -> None:
     message = message_class("inference.ModelConfig")()
     write_message(config, message)
     _leave_out_wide_levels(message.dynamic_batching)
+    # The same numbers and meanings, so that the bytes of one are read as the other.
     target.MergeFromString(serialized(message))
+    # Fields that only the newer layout has.
     target.DiscardUnknownFields()
     for tensor in _tensors(target):
         if tensor.data_type == _BF16:

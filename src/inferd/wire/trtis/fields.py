@@ -58,6 +58,7 @@ def each_field(view: memoryview, what: str) -> Iterator[tuple[int, Any, slice]]:
 def read_varint(view: memoryview, at: int) -> tuple[int, int]:
     """Return the number at `at`, of at most 64 bits, and where it ends. Raises ValueError."""
     value = 0
+    # Ten bytes of seven bits.
     for shift, byte in enumerate(view[at : at + 10]):
         value |= (byte & 0x7F) << (7 * shift)
         if byte < 0x80:
@@ -68,6 +69,7 @@ def read_varint(view: memoryview, at: int) -> tuple[int, int]:
 def _skipped(view: memoryview, tag: int, at: int) -> int:
     """Return where a field of a fixed-size wire type, which is ignored, ends. Raises ValueError."""
     size = {_FIXED64: 8, _FIXED32: 4}.get(tag & 7)
+    # Groups (3 and 4) are deprecated, and no message here ever had one.
     if size is None or at + size > len(view):
         raise ValueError
     return at + size

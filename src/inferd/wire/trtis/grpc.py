@@ -80,6 +80,7 @@ class RawInputs:
     def take_all(self, sizes_bytes: tuple[int, ...]) -> list[Any] | None:
         """See InputSource."""
         raw = self.raw
+        # One comparison of all sizes instead of a check of each.
         return raw if tuple(map(len, raw)) == sizes_bytes else None
 
     def check_used_up(self, model: str) -> None:
@@ -96,11 +97,10 @@ class RawInputs:
         self._at = 0
 
 
-# --- requests ---
-
-
 def decode_infer_request(data: Any) -> DecodedRequest:
     """Decode an InferRequest; raw inputs are views. Raises InvalidRequest."""
+    # The first field is the model's name, so this tells messages of different models apart without
+    # parsing.
     known = _known(len(data), bytes(data[2 : 2 + data[1]])) if len(data) > 2 else _KnownRequest()
     if (request := known.read(data)) is not None:
         return request
@@ -142,6 +142,7 @@ class _KnownRequest:
         header: InferHeader = known.__copy__()
         if number:
             try:
+                # The last field of a header is its id, as protobuf writes fields by number.
                 header.id, end = read_varint(memoryview(number), 0)
             except ValueError:
                 return None
@@ -157,12 +158,14 @@ class _KnownRequest:
         """
         self._times += 1
         header = request.header
+        # These differ from one request to the next in more than the id.
         if header.is_old or header.correlation_id or header.flags:
             return
         if (
             1 < self._times <= _MOST_TIMES
             and len(view) - sum(map(len, request.raw.raw)) <= _MOST_WORDS
         ):
+            # The latest kind of message of this length is the one that comes again.
             self._layout = None
             number = encode_varint(header.id) if header.id else b""
             words = described.removesuffix(b"\x28" + number) if number else described
@@ -173,6 +176,7 @@ class _KnownRequest:
                 self._request = request._replace(raw=RawInputs(b"", []))
 
 
+# By length as well, since a layout fits only messages of one length.
 @lru_cache(maxsize=512)
 def _known(_size: int, _model: bytes) -> _KnownRequest:
     return _KnownRequest()
@@ -195,6 +199,7 @@ def _split(view: memoryview, id_size: int) -> Split | None:
             ends.append(span.stop)
         elif tag == _RAW_INPUT:
             raw.append(span)
+    # Several headers are merged by protobuf, and cannot be cut apart.
     if len(ends) != 1 or len(raw) > _MOST_INPUTS:
         return None
     [end] = ends
@@ -209,6 +214,7 @@ def _version(text: memoryview | None, number: int | None, header: InferHeader) -
         return decode_text(bytes(text))
     if number is None:
         return "" if header.is_old else "0"
+    # int64 in the later schema: protobuf writes negative numbers as 64 bits.
     signed = number - 2**64 if number >= 2**63 else number
     is_latest = signed < 0 if header.is_old else signed == _LATEST
     return "" if is_latest else str(signed)
@@ -251,13 +257,11 @@ def _shared(item: Any) -> tuple[str, int, int] | None:
     return place.name, place.offset, place.byte_size
 
 
-# --- answers ---
-
-
 class Statuses:
     """Writes RequestStatus messages; `server_id` is the server's name."""
 
     def __init__(self, server_id: str) -> None:
+        # Encoded once: all but the number is the same in each answer.
         self._server = encode_field(b"\x1a", server_id.encode(errors="replace"))
         self._success = b"\x08%c%b\x20" % (SUCCESS, self._server)
 
@@ -282,6 +286,7 @@ def encode_infer_response(status: bytes, answer: Answer) -> list[Any]:
     total = 0
     for data in answer.buffers:
         if data is None:
+            # Empty, because clients match raw outputs to the header by position.
             head += _RAW_OUTPUT + b"\0"
             continue
         head += _RAW_OUTPUT + encode_varint(len(data))
@@ -310,6 +315,7 @@ def encode_answer(rpc: str, status: bytes, **fields: Any) -> bytes:
 
 def decode_call(rpc: str, data: bytes) -> Any:
     """Return the request message of `rpc`. Raises InvalidRequest, UnknownCall."""
+    # Its layouts are told apart before a parser sees it.
     if rpc == "SharedMemoryControl":
         return decode_memory_call(data)
     return parse(f"{PACKAGE}.{rpc}Request", data)

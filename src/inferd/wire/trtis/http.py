@@ -23,8 +23,8 @@ STATUS = "NV-Status"
 MAX_MESSAGE = 1000
 """Error texts are cut to about this length, as they go into a header."""
 
-# --- reading NV-InferRequest ---
 
+# As many digits as surely fit: numbers at the limit are for the other reader.
 _SMALL = "(0|[1-9][0-9]{0,8})"
 _LARGE = "(0|[1-9][0-9]{0,17})"
 _NAME = r'name: ?"([^"\\\n]*)" ?'
@@ -49,10 +49,12 @@ _MOST_WORDS = 2048
 
 def decode_request_header(value: bytes) -> InferHeader:
     """Decode the value of NV-InferRequest. Raises InvalidRequest."""
+    # What describes the tensors ends with a brace; behind it stands what changes.
     end = value.rfind(b"}") + 1
     if 0 < end <= _MOST_WORDS:
         words, before = value[:end], None
         if b"id:" in words:
+            # Some clients write the id in front.
             before = _ID_BEFORE.search(words, 0, words.find(b"{"))
             if before is not None:
                 words = words[: before.start()] + words[before.end() :]
@@ -116,6 +118,7 @@ def _usual_header(text: str) -> InferHeader | None:
         if match is None:
             return None
         at = match.end()
+        # The number of the last group tells which alternative has matched.
         field, number = match.group(1, 2) if match.lastindex == 2 else match.group(3, 4)
         if field is None:
             tensor = _tensor_of(match)
@@ -144,9 +147,6 @@ def _remembered_tensor(text: str) -> InputHeader | OutputHeader | None:
     """
     match = _STATEMENT.fullmatch(text)
     return _tensor_of(match) if match is not None and match.lastindex in (_INPUT, _OUTPUT) else None
-
-
-# --- bodies ---
 
 
 class Body:
@@ -197,14 +197,12 @@ class Body:
         self._at = 0
 
 
-# --- output ---
-
-
 class StatusLine:
     """Writes NV-Status, a RequestStatus on one line; `server_id` is the server's name."""
 
     def __init__(self, server_id: str) -> None:
         self._server = b'server_id: "%b" request_id: ' % escape(server_id)
+        # The server's name goes through % once more.
         self._success = b"NV-Status: code: SUCCESS %b%%d\r\n" % self._server.replace(b"%", b"%%")
 
     def success(self, number: int) -> bytes:

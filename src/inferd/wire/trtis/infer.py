@@ -140,6 +140,7 @@ class Form:
         self._batches = config.max_batch_size > 0
         self._most = max(config.max_batch_size, 1)
         self._needs_sequence = False
+        # One item at a time, as for all requests of sequences.
         if config.sequence_batching is not None:
             self._most = 1
             self._needs_sequence = not config.sequence_batching.iterative_sequence
@@ -147,8 +148,6 @@ class Form:
         self._outputs = {one.name: _Rule(one, 1 << i) for i, one in enumerate(config.output)}
         self._least_inputs = sum(not one.optional for one in config.input)
         self._plans: dict[bytes, _Plan] = {}  # by the words of InferHeader
-
-    # --- requests ---
 
     def decode_request(
         self,
@@ -164,10 +163,12 @@ class Form:
         Raises InvalidRequest and the errors of `resolve`; with `on_loop` also NotFast for what
         belongs in a thread.
         """
+        # Words that were read before: nothing is checked but the sizes.
         plan = self._plans.get(header.words)
         if plan is not None and (data := source.take_all(plan.sizes_bytes)) is not None:
             inputs = []
             for index, (name, datatype, shape) in enumerate(plan.inputs):
+                # Built anew, since a model may rename or reshape its inputs.
                 inputs.append(Tensor(name, datatype, shape, data[index]))
             request = InferRequest(self._name, version, "", inputs, plan.wanted)
             request.batch_key = plan
@@ -175,6 +176,7 @@ class Form:
             request = self._read(version, header, source, resolve, on_loop=on_loop)
         if header.id:
             request.id = str(header.id)
+        # 0 is none, in this API too.
         if header.correlation_id:
             flags = header.flags
             request.sequence = Sequence(
@@ -201,6 +203,7 @@ class Form:
     ) -> InferRequest:
         """Return the request without the fields that are not in the words of `header`."""
         batch = header.batch_size
+        # Before all else, since sizes depend on it.
         if not 1 <= batch <= self._most:
             raise self._bad_batch(batch)
         wanted = self._wanted(header)
@@ -248,6 +251,7 @@ class Form:
 
     def _input(self, rule: _Rule, given: InputHeader, batch: int) -> tuple[Tensor, int]:
         """Return the given tensor, without its data, and the size of the data in bytes."""
+        # Old clients give the size of an item, newer ones that of the batch; 0 is neither.
         item, said = rule.item_bytes, given.batch_byte_size or given.byte_size * batch
         dims = given.dims or rule.dims
         if item is None or dims != rule.dims:
@@ -266,6 +270,8 @@ class Form:
     ) -> Any:
         """Return the data of an input of BYTES, which is `size_bytes` long. Raises as `take`."""
         count = prod(tensor.shape)
+        # Each element has 4 bytes or more: with fewer bytes the check fails at once, and needs no
+        # thread.
         if on_loop and INLINE_STRINGS < count <= size_bytes // 4:
             raise NotFast
         data = source.take(tensor.name, size_bytes, self._name)
@@ -332,8 +338,6 @@ class Form:
             wanted.place = resolve(*one.shared)
             spans.append(wanted.place)
 
-    # --- answers ---
-
     def encode_response(
         self,
         header: InferHeader,
@@ -361,6 +365,8 @@ class Form:
             tensor = self._found(name, outputs, index)
             dims = tensor.shape[1:] if self._batches else tensor.shape
             is_special = one.top_k or one.shared is not None
+            # Classes are looked for, and strings in shared memory walked through, element by
+            # element.
             if is_special and on_loop and prod(tensor.shape) > INLINE_ELEMENTS:
                 raise NotFast
             if one.top_k:
@@ -405,12 +411,14 @@ class Form:
         pieces = [head_piece(response.model, response.version, batch_size)]
         for tensor in response.outputs:
             self._check_datatype(tensor)
+        # In fours, as they were put together above.
         for name, shape, _, size in zip(*[iter(answered[1:])] * 4, strict=True):
             pieces.append(raw_piece(name, shape[1:] if self._batches else shape, size))
         return joined(pieces)
 
     def _found(self, name: str, outputs: list[Tensor], index: int) -> Tensor:
         tensor = outputs[index]
+        # Models mostly answer in the order asked for.
         if tensor.name != name:
             tensor = next(tensor for tensor in outputs if tensor.name == name)
         self._check_datatype(tensor)
@@ -418,6 +426,8 @@ class Form:
 
     def _check_datatype(self, tensor: Tensor) -> None:
         datatype = self._outputs[tensor.name].datatype
+        # The header names no datatype, so clients would read the bytes as that of the
+        # configuration.
         if tensor.datatype is not datatype:
             msg = (
                 f"model '{self._name}' produced output '{tensor.name}' as {tensor.datatype.value}, "
@@ -428,8 +438,6 @@ class Form:
     def _check_old_size(self, one: OutputHeader, size: int, header: InferHeader) -> None:
         if one.byte_size and one.byte_size * header.batch_size != size:
             raise _bad_output_size(one, size // header.batch_size)
-
-    # --- errors ---
 
     def _left_out(self, header: InferHeader, response: InferResponse) -> InferdError:
         given = {tensor.name for tensor in response.outputs}

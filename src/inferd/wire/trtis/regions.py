@@ -31,6 +31,7 @@ def decode_memory_call(data: bytes) -> Any:
     """
     fields = decode_fields(memoryview(data), _WHAT)
     region = _inner(fields, _REGION)
+    # Only 1.5 and 1.6 have a type, and only there the key stands in the region itself.
     if _TYPE in fields or _KEY in region:
         return _of_1_6(fields.get(_TYPE, [_REGISTER])[-1], region)
     register = _inner(fields, _NEWER_REGISTER)
@@ -56,6 +57,7 @@ def _registering(region: dict[int, list[Any]], key: str, offset: int, size: int)
     register = request.register
     register.name = _text(region, _NAME)
     register.system_shared_memory.shared_memory_key = key
+    # Of a field given twice the last value counts (protobuf, encoding).
     register.system_shared_memory.offset = region.get(offset, [0])[-1]
     register.byte_size = region.get(size, [0])[-1]
     return request

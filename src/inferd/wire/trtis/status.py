@@ -128,6 +128,7 @@ def _write_version(row: VersionRow, target: Any) -> None:
 
 def _write_stats(stats: InferStatistics, target: Any) -> None:
     parts = (stats.compute_input, stats.compute_infer, stats.compute_output)
+    # The old API has one time for all of computing.
     compute = Duration(stats.success.count, sum(part.ns for part in parts))
     _write_duration(target.success, stats.success)
     _write_duration(target.failed, stats.fail)
@@ -139,6 +140,7 @@ def _write_stats(stats: InferStatistics, target: Any) -> None:
 
 
 def _write_duration(target: Any, duration: Duration) -> None:
+    # Else a count of 0 would leave the whole message out.
     target.SetInParent()
     target.count = duration.count
     target.total_time_ns = duration.ns

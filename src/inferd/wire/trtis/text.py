@@ -114,10 +114,13 @@ class _Reader:
                 _refuse(f"there is no field '{name[:_MAX_SHOWN]}' here, only {known}")
             content = fields[name]
             self._next()
+            # protobuf text: the colon may be left out before a message only.
             if not self._took(":") and not isinstance(content, dict):
                 _refuse(f"a colon is expected after {name}")
             if name in _REPEATED:
                 self._repeated(values.setdefault(name, []), name, content)
+            # protobuf's parser refuses a field given twice; one at its default cannot be told from
+            # an absent one.
             elif values.get(name, 0) not in (0, ""):
                 _refuse(f"{name} comes twice")
             else:
@@ -163,8 +166,10 @@ class _Reader:
         if self._kind != _NUMBER_KIND or not _NUMBER.fullmatch(token):
             _refuse(f"{name} is '{token[:_MAX_SHOWN]}', a whole number is expected")
         digits = token.lstrip("-")
+        # As in protobuf text: 0x is hexadecimal, a leading 0 octal.
         base = 16 if digits[:2] in ("0x", "0X") else 8 if digits[0] == "0" else 10
         least, most = content
+        # Before int(), whose time grows with the square.
         if len(digits) > _MOST_DIGITS or not least <= (value := int(token, base)) <= most:
             _refuse(f"{name} is out of range")
         self._next()
@@ -174,6 +179,7 @@ class _Reader:
         if self._kind != _TEXT_KIND:
             _refuse(f"{name} is a text, a quotation mark is expected after it")
         pieces = []
+        # Texts beside each other are one.
         while self._kind == _TEXT_KIND:
             pieces.append(_ESCAPE.sub(_meant, self._token[1:-1].encode()))
             self._next()

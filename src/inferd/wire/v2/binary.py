@@ -60,6 +60,7 @@ def _wrong_length(header: bytes, body_length: int) -> InvalidRequest:
 
 def decode_raw_request(model: str, version: str, body: memoryview) -> InferRequest:
     """Return a request whose whole body is its only input; all outputs are returned as binary."""
+    # Name, datatype and shape follow from the model, which is not known here.
     data = Tensor("", DataType.BYTES, (), body)
     return InferRequest(model, version, inputs=[data], binary_output=True, raw=True)
 
@@ -105,6 +106,7 @@ class Blobs(Record):
         runs past the end, and when BYTES are malformed; NotFast for so many BYTES elements that
         they belong in a thread.
         """
+        # bool is an int in Python.
         if type(size) is not int or size < 0:
             msg = (
                 f"{unreadable('binary_data_size', 'unsigned-integer')}: that of input '{name}' "
@@ -129,6 +131,8 @@ class Blobs(Record):
         self.offset = end
         if datatype is DataType.BYTES:
             count = prod(shape)
+            # Each element takes 4 bytes or more, so that a count beyond that is refused at once and
+            # needs no thread.
             if self.on_loop and INLINE_STRINGS < count <= size // 4:
                 raise NotFast
             check_strings(data, count, name, self.model)

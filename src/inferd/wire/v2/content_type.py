@@ -25,6 +25,7 @@ class BinaryType:
 
         Raises InvalidRequest when it is this type but does not give the size.
         """
+        # Media types and parameters have no case (RFC 9110, section 8.3.1).
         value = content_type.strip().lower()
         if value.partition(b";")[0].rstrip() != self._start:
             return None

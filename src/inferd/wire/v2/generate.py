@@ -132,6 +132,7 @@ class V2Generate(InferCodec):
         if type(values) is not dict:
             msg = "the request body is JSON, but not an object"
             raise InvalidRequest(msg)
+        # A model may have an input of that name, which comes first.
         if type(values.get("inputs")) is list and "inputs" not in message.inputs:
             request = self._rest.request_of(*message.names, values, on_loop=on_loop)
             return _answered_in_json(message, request)
@@ -170,6 +171,7 @@ class V2Generate(InferCodec):
         own = {key: parameters.pop(key) for key in list(parameters) if key.startswith(RESERVED)}
         set_parameters(request, own)
         request.parameters = {key: parameter(key, value) for key, value in parameters.items()}
+        # As the model's input if it has one of this name, else the request's.
         if "id" not in inputs and (identifier := values.get("id")) is not None:
             if type(identifier) is not str:
                 msg = "the request's id must be a string"
@@ -230,6 +232,7 @@ class V2Generate(InferCodec):
             fields[key] = orjson.dumps(value)
         for tensor in response.outputs:
             fields[tensor.name] = self._text(tensor, on_loop=on_loop)
+        # Alphabetical, so that equal answers are equal texts.
         members = (b"%b:%b" % (orjson.dumps(key), fields[key]) for key in sorted(fields))
         return b"{%b}" % b",".join(members)
 
@@ -269,6 +272,7 @@ def _long_tensor(declared: TensorMetadata, raw: msgspec.Raw) -> Tensor:
     flat = decode_flat(Input(name, (-1,), datatype.value, data=array))
     tensor = flat or decode_data(name, datatype, (-1,), array)
     nesting = tensor.shape
+    # Brackets in strings are counted too, which only makes it look more closely.
     if array is not raw and bytes(raw).count(b"[") > 1:  # perhaps in a string alone
         nesting = _nesting(name, array)
     tensor.shape = _shape_for(declared, nesting)
@@ -297,6 +301,7 @@ def _nesting(name: str, values: Any) -> tuple[int, ...]:
     kind = type(values)
     shape: list[int] = []
     level = [values]
+    # By levels and not by recursion, since the depth is the client's choice.
     while level:
         count = len(level[0])
         inner = [one for array in level for one in array if type(one) is kind]
@@ -321,6 +326,7 @@ def _shape_for(declared: TensorMetadata, nesting: tuple[int, ...]) -> tuple[int,
     """
     name, shape = declared.name, list(declared.shape)
     if len(nesting) > 1:
+        # Clients leave out the dims of 1 in front, the batch dim above all.
         spelt = (1,) * (len(shape) - len(nesting)) + nesting
         if fits(declared.shape, spelt):
             return spelt

@@ -58,6 +58,7 @@ def decode_log_message(data: bytes) -> LogChange:
             choice = message.settings[name]
             kind = choice.WhichOneof("parameter_choice")
             values[name] = kind and getattr(choice, kind)
+            # A setting without a value is not changed.
             if kind not in (None, setting.choice):
                 words = f"expect {_KINDS[setting.kind]} for '{name}'"
                 expected = f"{setting.expected}, in {setting.choice}"
@@ -78,6 +79,7 @@ def _change(values: Mapping[str, Any]) -> LogChange:
         value = values.get(name)
         if value is None:
             continue
+        # bool is an int in Python, and no level.
         if type(value) is not setting.kind or (type(value) is int and not 0 <= value <= _LARGEST):
             raise wrong_value(not_a(_KINDS[setting.kind]), name, value, setting.expected)
         changed[setting.field] = value
@@ -86,5 +88,6 @@ def _change(values: Mapping[str, Any]) -> LogChange:
 
 def _as_json(settings: LogSettings) -> dict[str, Any]:
     values = {name: getattr(settings, setting.field) for name, setting in _SETTINGS.items()}
+    # Only the name, since clients need not know the folders of the server.
     values["log_file"] = settings.file.name if settings.file else ""
     return values

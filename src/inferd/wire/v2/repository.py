@@ -34,9 +34,6 @@ _NOT_READABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _CUT_BYTES = 65536  # files from this size on are cut out of a message
 
 
-# --- the index ---
-
-
 def decode_index_request(body: memoryview, _repository: str = "") -> bool:
     """Return whether the request asks for ready models only; an empty body asks for all.
 
@@ -113,9 +110,6 @@ def _index_row(row: IndexEntry) -> dict[str, str]:
 def _text(text: str) -> str:
     """Return `text` with lone surrogates replaced, which neither JSON nor a message can carry."""
     return text.encode(errors="replace").decode()
-
-
-# --- load and unload over REST ---
 
 
 def decode_load_request(max_bytes: int, body: memoryview, model: str) -> LoadRequest:
@@ -203,6 +197,7 @@ class _LoadBody(msgspec.Struct):
 
 def _raw_parameters(body: memoryview) -> dict[str, msgspec.Raw]:
     if not len(body):
+        # A load without a body takes the model as it is in the repository.
         return {}
     # Every key costs many times its own size, so their number is bounded before they are decoded.
     quotes = sum(bytes(body[at : at + _PIECE]).count(b'"') for at in range(0, len(body), _PIECE))
@@ -213,6 +208,7 @@ def _raw_parameters(body: memoryview) -> dict[str, msgspec.Raw]:
         if not isinstance(error, msgspec.ValidationError):
             msg = f"failed to parse the request JSON buffer: {msg}"
         raise InvalidRequest(msg) from error
+    # Raised only now, so that a body that is no JSON at all is called that.
     if quotes > _MAX_QUOTES or len(parameters) > MAX_FILES:
         raise _too_many()
     return parameters
@@ -233,6 +229,7 @@ def _unpacked(key: str, value: msgspec.Raw) -> bytes:
     text = _raw_text(key, value, "a string of base64")
     text = text.replace("\n", "").replace("\r", "")  # many programs break it into lines
     try:
+        # Python's decoder stops at padding in the middle and takes what came before.
         if 0 <= text.find("=") < len(text) - 2:
             msg = "padding before the end"
             raise ValueError(msg)
@@ -266,8 +263,6 @@ def _small_object(body: memoryview) -> dict[str, Any]:
     return document
 
 
-# --- load and unload over gRPC ---
-
 _PARAMETERS_TAG = b"\x1a"
 _NAME_TAG = b"\x0a"
 _IS_DONE = b"\x10\x01"
@@ -284,6 +279,7 @@ def decode_load_message(data: Any) -> LoadRequest:
     def chosen(choice: str) -> Callable[[str, Any], Any]:
         return lambda key, parameter: _chosen(f"load parameter '{key}'", parameter, choice)
 
+    # As Triton's clients send them.
     load = _load("", message.parameters, chosen("string_param"), chosen("bytes_param"))
     return LoadRequest(_model_name(message), load.config, {**load.files, **large})
 
@@ -348,10 +344,13 @@ def _split(data: Any) -> tuple[bytes, dict[str, memoryview]]:
 
 def _large_file(entry: memoryview) -> tuple[str, memoryview] | None:
     """Return path and content of a large file's map entry in the usual layout, None otherwise."""
+    # Small ones are not worth it.
     if len(entry) < _CUT_BYTES:
         return None
     key = read_field(entry, 0)
     value = read_field(entry, key.end) if key else None
+    # key = 1 and value = 2, as every serializer writes a map's entry; other orders go to the
+    # parser.
     if not key or not value or (key.tag, value.tag, value.end) != (0x0A, 0x12, len(entry)):
         return None
     content = read_field(value.value, 0)
@@ -376,8 +375,6 @@ def _chosen(what: str, parameter: Any, expected: str) -> Any:
         raise InvalidRequest(msg)
     return getattr(parameter, expected)
 
-
-# --- errors ---
 
 _SHOWN = 200
 

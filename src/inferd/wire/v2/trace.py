@@ -145,6 +145,7 @@ def _collector_as_json(collector: CollectorSettings | None) -> dict[str, str]:
     if collector is None:
         return {}
     parts = urlsplit(collector.url or "")
+    # What stands before @ may be a password.
     host = parts.netloc.rpartition("@")[2]
     members = {
         "url": urlunsplit((parts.scheme, host, parts.path, "", "")),

@@ -97,7 +97,10 @@ def decode_infer_request(
     refer to. Raises InvalidRequest and the errors of `resolve`; with `on_loop` also NotFast for a
     message that should be decoded in a thread.
     """
+    # The first field is the model's name: messages of other models are told apart before anything
+    # is parsed.
     known = _known_layouts(len(data), bytes(data[2 : 2 + data[1]])) if len(data) > 2 else []
+    # Compared as bytes: a message of the same length and model mostly differs in id and data alone.
     for layout, template in known:
         if (found := layout.cut(data)) is not None:
             request_id, raw = found
@@ -110,6 +113,7 @@ def decode_infer_request(
 
 def request_id(data: Any) -> str:
     """Return the id of a ModelInferRequest that may be malformed, "" if it cannot be found."""
+    # Cut by hand, since a parser has just refused the message.
     split = split_message(data, _RAW_INPUT[0])
     return "" if split is None else split.id.decode(errors="replace")
 
@@ -125,6 +129,7 @@ def requested_model(data: Any) -> tuple[str, str]:
     for place, tag in enumerate((_NAME, _VERSION)):
         field = read_field(view, at)
         if field is not None and field.tag == tag[0]:
+            # It may be malformed, and is only for an error's text.
             names[place] = bytes(field.value).decode(errors="replace")
             at = field.end
     return names[0], names[1]
@@ -204,6 +209,7 @@ class V2Grpc(InferCodec):
                 head,
                 *(encode_field(_OUTPUTS, _output(tensor, is_typed=True)) for tensor in outputs),
             ]
+        # Without them the field is the same for each answer of this name, datatype and shape.
         for tensor in outputs:
             if tensor.parameters:
                 head += encode_field(_OUTPUTS, _output(tensor, is_typed=False))
@@ -246,6 +252,7 @@ def encode_infer_request(request: InferRequest) -> list[Any]:
             encode_parameters(output.parameters, span_parameters(wanted.place))
         if wanted.top_k:
             output.parameters["classification"].int64_param = wanted.top_k
+    # Those in shared memory have no raw entry.
     sent = [one for one in request.inputs if not (one.parameters and REGION in one.parameters)]
     return with_raw(message.SerializeToString(), _RAW_INPUT, sent)
 
@@ -277,6 +284,7 @@ def decode_infer_response(
         answer_id = decode_text(split.id)
     except InvalidRequest as error:
         raise malformed(error) from error
+    # The remembered ones are shared.
     parameters = known.parameters.copy()
     return InferResponse(known.model, known.version, answer_id, outputs, parameters, known.final)
 
@@ -305,6 +313,7 @@ _remembered_answer = lru_cache(maxsize=64)(_answer_head)
 
 def _with_data(tensor: Tensor, count: int, data: memoryview, model: str) -> Tensor:
     check_raw(data, tensor, count, model)
+    # As above.
     parameters = tensor.parameters and tensor.parameters.copy()
     return Tensor(tensor.name, tensor.datatype, tensor.shape, data, parameters)
 
@@ -345,6 +354,7 @@ def _response(message: Any) -> InferResponse:
     """Return what a ModelInferResponse says beside its id and its outputs."""
     parameters = {
         name: value
+        # A parameter without a value says nothing, and is left out.
         for name, choice in message.parameters.items()
         if (value := decode_parameter(choice)) is not None
     }
@@ -352,9 +362,6 @@ def _response(message: Any) -> InferResponse:
     return InferResponse(
         message.model_name, message.model_version, parameters=parameters, final=final
     )
-
-
-# --- requests ---
 
 
 class _Shared(Record):
@@ -377,10 +384,12 @@ class _Shared(Record):
         spans: list[Span] = []
         for index, pattern, reference in self.inputs:
             tensor = Tensor(pattern.name, pattern.datatype, pattern.shape, b"")
+            # Models may add to them.
             if pattern.parameters:
                 tensor.parameters = pattern.parameters.copy()
             spans.append(resolve(*reference))
             read_input(tensor, spans[-1], request.model, on_loop=on_loop)
+            # In the order of the inputs, where the others already are.
             request.inputs.insert(index, tensor)
         for index, reference in self.outputs:
             spans.append(place_output(request.outputs[index], reference, resolve))
@@ -438,6 +447,7 @@ class _MessageTemplate(Record):
             if parameters:
                 parameters = parameters.copy()
             inputs.append(Tensor(tensor.name, tensor.datatype, tensor.shape, data, parameters))
+            # One comparison for fixed sizes; -1 never equals a length, so BYTES are always checked.
             if len(data) != self.sizes[index]:
                 check_raw(data, tensor, self.counts[index], pattern.model)
         if self.shared is not None:  # it sets places in them
@@ -491,6 +501,7 @@ def _decode_anew(
     elif len(split.rest) <= _MAX_REMEMBERED_BYTES:
         template = _remembered_template(split.rest)
         if template.may_be_known(len(split.raw)):
+            # In place: the list is what the cache holds.
             known[:] = [(Layout(data, split), template)]
     else:
         template = _template(parse(_REQUEST, split.rest))
@@ -510,12 +521,14 @@ def _remembered_template(rest: bytes) -> _MessageTemplate:
     A client that repeats a call sends the same bytes except for these two.
     """
     template = _template(parse(_REQUEST, rest))
+    # Requests with the same bytes here are alike for all that follows.
     template.request.batch_key = object()
     return template
 
 
 def _all_shared_template(split: Split | None) -> _MessageTemplate | None:
     """Return the template of a message with all inputs in shared memory, None for others."""
+    # A search for bytes before a parse.
     if split is None or len(split.rest) > _MAX_REMEMBERED_BYTES or _IN_REGION not in split.rest:
         return None
     return _remembered_shared_template(split.rest)
@@ -546,6 +559,7 @@ def _decode_whole(data: Any, resolve: Resolve, *, on_loop: bool) -> InferRequest
 
 def _named_request(message: Any) -> InferRequest:
     """Return the request of `message` without its inputs."""
+    # Who sends neither form has only empty tensors, and can read raw answers like all clients.
     is_raw = bool(message.raw_input_contents) or not any(
         item.HasField("contents") for item in message.inputs
     )
@@ -579,9 +593,6 @@ def _wanted(item: Any) -> WantedOutput:
     return wanted
 
 
-# --- shared memory ---
-
-
 def _unshared(items: Any) -> list[Any]:
     """Return the inputs whose data are in the message."""
     return [item for item in items if REGION not in item.parameters]
@@ -609,9 +620,7 @@ def _reference(what: str, item: Any) -> Reference:
     return decode_reference(what, *given)
 
 
-# --- answers ---
-
-
+# The same few models and versions in each answer.
 @lru_cache(maxsize=1024)
 def _head(model: str, version: str) -> bytes:
     return encode_field(_NAME, model.encode()) + encode_field(_VERSION, version.encode())

@@ -68,6 +68,7 @@ def decode_contents(contents: Any, tensor: Tensor, count: int, model: str) -> An
         return encode_strings(values, name)
     wide = _WIDE.get(datatype)
     elements = np.empty(count, wide or datatype.numpy)
+    # In pieces, so that other threads get the GIL in between.
     for start in range(0, count, PIECE):
         elements[start : start + PIECE] = values[start : start + PIECE]
     return elements if wide is None else _narrowed(elements, name, datatype)
@@ -91,6 +92,7 @@ def _only_field(contents: Any, tensor: Tensor, model: str) -> Any:
         return ()
     field = _FIELD.get(tensor.datatype, "raw contents")
     found = [descriptor.name for descriptor, _ in given]
+    # All in one field, and in that of the datatype.
     if found != [field]:
         if len(found) > 1:
             what = ", binary data was already supplied"
@@ -118,6 +120,7 @@ def _bad_count(tensor: Tensor, count: int, found: int, model: str) -> InferdErro
 
 def _narrowed(wide: "np.ndarray[Any, Any]", name: str, datatype: DataType) -> Any:
     narrow = wide.astype(datatype.numpy)
+    # Wider on the wire than the datatype: what differs has not fitted.
     changed = narrow != wide
     if changed.any():
         index = int(changed.argmax())

@@ -12,8 +12,6 @@ from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import datatype_named
 from inferd.wire.proto import encode, malformed, parse, parse_answer
 
-# --- requests ---
-
 
 class ModelName(NamedTuple):
     """The model that a small call asks about; `version` is "" for the server's choice."""
@@ -39,9 +37,6 @@ def decode_model_request(call: str, data: bytes) -> ModelName:
 def encode_model_request(call: str, name: str, version: str = "") -> bytes:
     """Return the request of ModelReady or ModelMetadata."""
     return encode(f"inference.{call}Request", name=name, version=version)
-
-
-# --- answers ---
 
 
 def encode_live(*, live: bool) -> bytes:

@@ -79,6 +79,7 @@ def encode_parameters(into: Any, parameters: Parameters) -> None:
 def encode_reserved(into: Any, request: InferRequest) -> None:
     """Put the fields of `request` that travel as reserved parameters into the map `into`."""
     if request.priority:
+        # priority may need all 64 bits; int64_param has 63.
         into["priority"].uint64_param = request.priority
     if request.timeout_us:
         into["timeout"].int64_param = request.timeout_us
@@ -97,6 +98,7 @@ def _kind_of(value: Parameter) -> str:
     if isinstance(value, bool):
         return _BOOL
     if isinstance(value, int):
+        # Negative numbers too: int64_param is what every server reads.
         return _INT if value < 2**63 else _UINT
     return _TEXT if isinstance(value, str) else "double_param"
 
@@ -123,6 +125,7 @@ def _take_reserved(request: InferRequest, reserved: dict[str, Any]) -> None:
     request.empty_final = reserved.get(EMPTY_FINAL, False)
     number = reserved.get("sequence_id") or 0
     start, end = reserved.get("sequence_start", False), reserved.get("sequence_end", False)
+    # Also flags alone: a model that asks for sequences is to say that the id is missing.
     if number or start or end:
         # C++ clients, whose ids are uint64, put the same 64 bits into int64_param.
         is_wrapped = isinstance(number, int) and number < 0

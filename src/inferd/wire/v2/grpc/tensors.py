@@ -87,6 +87,7 @@ def described(item: Any, model: str) -> tuple[Tensor, int]:
     name = item.name
     datatype = datatype_named(item.datatype, name)
     shape = tuple(item.shape)
+    # Not computed for more: a shape of thousands of dims multiplies to a number of megabits.
     count = prod(shape) if len(shape) <= _MAX_RANK else 0
     if count <= 0 or min(shape, default=0) < 0:
         _check_unusual_shape(name, shape, model)
@@ -95,6 +96,7 @@ def described(item: Any, model: str) -> tuple[Tensor, int]:
         parameters = {
             key: value
             for key, choice in item.parameters.items()
+            # Where the data are is no parameter of the model's.
             if key not in PARAMETERS and (value := decode_parameter(choice)) is not None
         }
         tensor.parameters = parameters or None
@@ -112,6 +114,7 @@ def _check_unusual_shape(name: str, shape: tuple[int, ...], model: str) -> None:
             f"got {dims_text(shape)}; -1 belongs to metadata"
         )
         raise InvalidRequest(msg)
+    # numpy computes strides with empty dims counted as 1.
     if prod([dim or 1 for dim in shape]) > _MAX_SPAN:
         msg = f"tensor '{name}' has shape {list(shape)}, which no array can have"
         raise InvalidRequest(msg)

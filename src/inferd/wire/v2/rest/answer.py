@@ -44,6 +44,7 @@ class KnownAnswer:
         outputs = response.outputs
         if len(outputs) != len(known) or (
             (response.parameters or self._parameters is not None)
+            # By identity: UNSEQUENCED is the one object that all such answers share.
             and response.parameters is not self._parameters
         ):
             return False
@@ -63,9 +64,11 @@ class KnownAnswer:
         texts, are_binary = self._texts, self._are_binary
         head = texts[0]
         if response.id:
+            # Always first, where no text in front depends on it.
             head = b'{"id":' + orjson.dumps(response.id) + b"," + head[1:]
         buffers: list[Any] = [head]
         are_placed = self._are_placed
+        # All binary: nothing is written as JSON but the head, which is known.
         if len(texts) == 1 and True not in are_placed:
             buffers += [tensor.packed() for tensor in response.outputs]
             return buffers, len(head)
@@ -98,4 +101,5 @@ def is_repeatable(tensor: Tensor, choice: WantedOutput) -> bool:
         return True
     if tensor.datatype is DataType.BYTES:
         return False
+    # Larger ones are written in a thread, where nothing is known.
     return 0 < prod(tensor.shape) <= INLINE_ELEMENTS

@@ -96,6 +96,7 @@ class V2Rest:
         self._rules = rules
         self._resolve = resolve
         self._refused_as_text = () if rules.half_floats else _HALVES
+        # Two, because simdjson's parser holds a document and belongs to one thread.
         self._reader = JsonReader()
         self._large_reader = JsonReader()
         self._templates = Templates(self._describe, resolve)
@@ -109,6 +110,7 @@ class V2Rest:
         Raises InvalidRequest, Unsupported for a feature this server does not have, or NotFast for
         a long request, which is for `decode_large`, in a thread.
         """
+        # A raw body counts in full, since all of it is its input.
         if (json_size or len(body)) > self._rules.max_json_bytes:
             raise self._too_large(json_size, len(body))
         if json_size == 0:
@@ -126,6 +128,7 @@ class V2Rest:
         except NotFast:
             if json_size > INLINE_EXACT_BYTES:
                 raise
+        # Short enough to be read exactly here.
         document = json_document.read_exact(part)
         return self._request(model, version, document, Blobs(body, json_size, on_loop=True))
 
@@ -154,6 +157,7 @@ class V2Rest:
         Raises as `decode_infer_request`; NotFast if `on_loop`. May be called in any thread.
         """
         document = json_document.document_of(values)
+        # No binary part, so an input that names one is refused.
         return self._request(model, version, document, Blobs(memoryview(b""), 0, on_loop))
 
     def _too_large(self, json_size: int, body_size: int) -> InferdError:
@@ -171,6 +175,7 @@ class V2Rest:
             if parameters := one.parameters:
                 inputs.append(self._described_input(one, parameters, blobs))
             else:
+                # The most common form first; it says None for all others.
                 inputs.append(decode_flat(one) or self._input(one, blobs))
         if blobs.offset != len(blobs.body):
             blobs.check_used_up()
@@ -205,6 +210,7 @@ class V2Rest:
         name, shape = document.name, document.shape
         datatype = DATATYPES.get(document.datatype) or datatype_named(document.datatype, name)
         size = parameters.get("binary_data_size")
+        # The usual form of the binary extension, without the questions below.
         if size is not None and len(parameters) == 1 and document.data is _UNSET:
             return blobs.take(name, datatype, shape, size)
         region = parameters.get(REGION)
@@ -229,6 +235,7 @@ class V2Rest:
         return tensor
 
     def _check_halves(self, name: str, datatype: DataType, data: Any) -> None:
+        # A text is base64, which holds halves exactly.
         is_text = type(data) is str or (type(data) is msgspec.Raw and bytes(data)[:1] == b'"')
         if not self._rules.half_floats and not is_text:
             raise no_halves_in(name, datatype)
@@ -241,6 +248,7 @@ class V2Rest:
         The size is None when all of it is JSON (no binary bytes). Raises InvalidRequest when an
         output cannot be written as JSON, and NotFast, unless `in_thread`, when its JSON is long.
         """
+        # Known answers belong to the loop.
         known = None if in_thread else self._known_answer(request, response)
         if known is not None:
             return known.encoded(response, self._rules.non_finite)
@@ -271,10 +279,14 @@ class V2Rest:
                 raise no_halves(tensor)
             count = math.prod(tensor.shape)
             is_text = tensor.datatype is DataType.BYTES
+            # Two comparisons before a call: most outputs are short.
             if not in_thread and (count > INLINE_STRINGS or is_text) and is_long(tensor, count):
                 raise NotFast
             text += (head, b',"data":', encode_data(tensor, self._rules.non_finite), b"},")
+        # The last comma, which JSON does not allow.
         text[-1] = text[-1].removesuffix(b",") + b"]}"
+        # Without a binary byte the answer is JSON alone, and has no header that says where JSON
+        # ends.
         if not blobs or not any(blobs):
             return [b"".join(text)] if len(text) < 2 or len(text[-2]) < JOIN_BYTES else text, None
         head = b"".join(text)
@@ -319,12 +331,10 @@ class V2Rest:
                 texts[-1] += _output_head(tensor.name, datatype, tensor.shape) + b',"data":'
                 texts.append(b"},")
         texts[-1] = texts[-1].removesuffix(b",") + b"]}"
+        # All at once: an order by use would cost each request.
         if len(self._answers) >= MOST_ANSWERS:
             self._answers.clear()
         self._answers[key] = KnownAnswer(outputs, choices, texts, parameters)
-
-
-# --- pieces of requests ---
 
 
 def _is_large(data: Any) -> bool:
@@ -380,9 +390,6 @@ def _wanted_outputs(outputs: list[Output], blobs: Blobs, resolve: Resolve) -> li
     return wanted
 
 
-# --- pieces of responses ---
-
-
 def is_long(tensor: Tensor, count: int) -> bool:
     """Return whether writing the `count` elements of `tensor` as JSON is too slow for the loop."""
     if tensor.datatype is DataType.BYTES:
@@ -435,6 +442,7 @@ def _choices(request: InferRequest, response: InferResponse) -> list[WantedOutpu
     """Return the choice for each output of `response`, one for all if the request names none."""
     if request.outputs:
         return wanted_of(request, response)
+    # One object for all: choices are only read.
     return [WantedOutput("", request.binary_output)] * len(response.outputs)
 
 
@@ -445,5 +453,6 @@ def _parameters(parameters: Parameters) -> bytes:
 def encode_error(message: str) -> bytes:
     """Return the V2 error object; of a text longer than MAX_ERROR only both ends are kept."""
     if len(message) > MAX_ERROR:
+        # Both ends: the beginning says what failed, the end mostly why.
         message = f"{message[: MAX_ERROR // 2]} ... {message[-MAX_ERROR // 2 :]}"
     return orjson.dumps({"error": message})

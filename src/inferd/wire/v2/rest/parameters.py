@@ -28,6 +28,7 @@ def set_parameters(request: InferRequest, parameters: dict[str, Any]) -> None:
     """
     others: Parameters = {}
     for key, value in parameters.items():
+        # null is absent, as everywhere in V2's JSON.
         if value is None:
             continue
         if field := _FIELDS.get(key):
@@ -59,6 +60,7 @@ def parameter(key: str, value: Any) -> bool | int | str | float:
         raise InvalidRequest(msg)
     if isinstance(value, bool | str | float):
         return value
+    # Numbers beyond become doubles, as JSON's are.
     if type(value) is int and value in _INT64:
         return value
     try:
@@ -93,6 +95,7 @@ def _boolean(key: str, value: Any) -> bool:
 
 
 def _unsigned(key: str, value: Any, also: str = "") -> int:
+    # bool is an int in Python.
     if type(value) is not int or not 0 <= value < 2**64:
         msg = (
             f"{unreadable(key, 'string' if also else 'unsigned-integer')}: parameter '{key}' is "

@@ -115,6 +115,7 @@ class _TextTemplate:
         *,
         has_id: bool,
     ) -> None:
+        # All requests that a template fills are alike.
         request.batch_key = object()
         self.has_id = has_id
         self._places = places
@@ -136,6 +137,7 @@ class _TextTemplate:
         """
         before = self._before
         offset = 0
+        # Constant text is compared byte by byte: see above why that is enough.
         if not text.startswith(before, at) or len(data) != self._size_bytes:
             return None
         at += len(before)
@@ -149,12 +151,14 @@ class _TextTemplate:
                 elements = data[offset:end]
                 offset = end
             else:
+                # Flat arrays of numbers only, so the first bracket is the array's.
                 stop = text.find(b"]", at) + 1
                 if not text.startswith(part.after, stop):
                     return None
                 elements = part.pack(*part.read(text[at:stop]))  # raises for any other count
                 at = stop + len(part.after)
             inputs.append(Tensor(part.name, part.datatype, part.shape, elements))
+        # Anything behind would be another text.
         if at != len(text):
             return None
         pattern = self._request
@@ -178,6 +182,7 @@ class _TextTemplate:
                 spans.append(span)
                 read_input(request.inputs[index], span, request.model, on_loop=True)
         if self._places:
+            # Each request has places of its own.
             request.outputs = [one.__copy__() for one in request.outputs]
         for number, reference in self._places:
             spans.append(place_output(request.outputs[number], reference, resolve))
@@ -220,6 +225,7 @@ class Templates:
         """
         last = self._last
         try:
+            # Without an id in front the last template is tried before anything is searched.
             if not last.has_id:
                 request = last.filled(text, 0, data, self._resolve)
                 if request is not None:
@@ -240,10 +246,12 @@ class Templates:
                     if found is not None:
                         request.id = found[1].decode()
                     return request
+        # Whatever is unusual is told by the reader of whole texts.
         except (msgspec.MsgspecError, struct.error, OverflowError, InferdError, NotFast):
             return None
         if alike.tries < _MOST_TEMPLATES:
             alike.tries += 1
+            # From the second one on.
             if alike.tries and (learned := self._learned(text, start)) is not None:
                 alike.templates.append(learned)
         return None
@@ -262,6 +270,7 @@ class Templates:
         if sum(map(len, pieces)) > _MOST_CONSTANT_BYTES:
             return None
         mark = b"1"
+        # A mark that occurs nowhere in the text cannot be taken for something else.
         while mark in text:
             mark += b"1"
         marks = [b"[%b,%d]" % (mark, number) for number in range(len(holes))]
@@ -297,6 +306,7 @@ def _parts(inputs: list[Input], holes: list[tuple[bytes, bytes]]) -> list[_Part]
         if part is None:
             return None
         parts.append(part)
+    # A hole that no input has claimed is something else that looks like one.
     return None if holes else parts
 
 
