@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from inferd.compiled import override
 from inferd.core.metadata import CudaRegionStatus
 from inferd.core.request import Span
 from inferd.errors import InvalidRequest, RegionFailed, Unavailable
@@ -206,12 +207,12 @@ class CudaSpan(Span):
         self._gpu = gpu
         self._address = gpu.address + offset
 
+    @override
     def fetch(self) -> None:
-        """See Span.fetch."""
         self._gpu.driver.read(self.view, self._address, self._gpu.device_id)
 
+    @override
     def flush(self, size_bytes: int) -> None:
-        """See Span.flush."""
         self._gpu.driver.write(self.view[:size_bytes], self._address, self._gpu.device_id)
 
 

@@ -3,6 +3,7 @@
 import os
 
 from inferd.aio.round_number import RoundNumber
+from inferd.compiled import override
 from inferd.core.metadata import SystemRegionStatus
 from inferd.core.request import Span
 from inferd.errors import InvalidRequest
@@ -76,12 +77,12 @@ class SystemSpan(Span):
         super().__init__(view, extent, region)
         self._object = region
 
+    @override
     def look(self) -> None:
-        """See Span.look."""
         self._object.look()
 
+    @override
     def check(self) -> None:
-        """See Span.check."""
         self._object.check()
 
 

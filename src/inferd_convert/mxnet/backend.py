@@ -14,6 +14,7 @@ from inferd.backends.worker.environments.environment import Environment
 from inferd.backends.worker.instance import WorkerInstance
 from inferd.backends.worker.plan import WorkerPlan, python_settings
 from inferd.backends.worker.process import Sizes, WorkerProcess
+from inferd.compiled import override
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on
 from inferd.core.interfaces import BackendContext, Instance, ModelFiles, Placement
@@ -54,8 +55,8 @@ class MxnetBackend(ConvertedBackend):
         super().__init__()
         self._context = BackendContext()
 
+    @override
     def connect(self, context: BackendContext) -> None:
-        """See ConnectedBackend.connect."""
         super().connect(context)
         self._context = context
 
@@ -72,8 +73,8 @@ class MxnetBackend(ConvertedBackend):
         _check_native(_network(files), config)
         return config
 
+    @override
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Instance:
-        """See Backend.open."""
         reason = _native_reason(config)
         if not reason:
             try:

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from inferd.backends.estimator.file import ALLOW_PICKLE, TRUSTED
 from inferd.backends.estimator.instance import EstimatorInstance, outputs_named
 from inferd.backends.estimator.model import PREDICT, PROBABILITY, THREADS, LoadedModel
+from inferd.compiled import override
 from inferd.config.model import ModelConfig
 from inferd.config.parameter_names import (
     ANY_INPUT_NAME,
@@ -45,8 +46,8 @@ class EstimatorBackend(CompletingBackend):
                 raise ModuleNotFoundError(name=package)
         self._usual: dict[str, str] = {}
 
+    @override
     def connect(self, context: BackendContext) -> None:
-        """See ConnectedBackend.connect."""
         super().connect(context)
         # Only these: other settings of --backend-config are for the server and
         # would be unknown parameters of a model.

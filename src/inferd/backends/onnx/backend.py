@@ -23,6 +23,7 @@ from inferd.backends.onnx.settings import (
     usual_threads,
 )
 from inferd.backends.onnx.signature import Loaded
+from inferd.compiled import override
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import whole_number
 from inferd.config.parameter_names import MOST_ELEMENTS
@@ -49,8 +50,8 @@ class OnnxBackend(CompletingBackend):
         self._completed: deque[Loaded] = deque(maxlen=4)
         self._lock = threading.Lock()
 
+    @override
     def connect(self, context: BackendContext) -> None:
-        """See ConnectedBackend.connect."""
         super().connect(context)
         self._threads = usual_threads(context.settings)
 

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from inferd.backends.onnx.backend import CPU
 from inferd.backends.onnx.converted import ConvertedBackend
+from inferd.compiled import override
 from inferd.config.model import ModelConfig
 from inferd.config.parameter_names import CONVERT_SAMPLE, TABLE
 from inferd.core.interfaces import BackendContext, ModelFiles
@@ -37,8 +38,8 @@ class TranslatedBackend(ConvertedBackend):
         self._default_max_batch_size = MOST_ROWS
         self._library = library
 
+    @override
     def connect(self, context: BackendContext) -> None:
-        """See ConnectedBackend.connect."""
         super().connect(context)
         self._library.connect(context)
 
