@@ -48,7 +48,7 @@ MEASURED := $(if $(PLAIN),$(BIN),.venv-compiled/bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow test-lowest wheels test-wheels audit release simulate test-compiled test-interop test-client test-platforms test-cluster test-browser test-plain-loop site examples conform conform-route fuzz fuzz-rest bench bench-workers bench-route bench-client bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
+.PHONY: help run check test test-slow test-lowest wheels test-wheels test-debian audit release simulate test-compiled test-interop test-client test-platforms test-cluster test-browser test-plain-loop site examples conform conform-route fuzz fuzz-rest bench bench-workers bench-route bench-client bench-peers bench-platforms test-deploy manifests image image-test docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -116,6 +116,9 @@ test-lowest: $(DEV) ## the tests of what reads and writes, on the oldest version
 wheels: $(RELEASER) ## everything that is published, into dist/: compiled for each Python here, minutes each (ARGS=)
 	.venv-release/bin/python tools/build_wheels.py --out dist $(ARGS)
 	.venv-release/bin/python tools/check_wheels.py --dist dist
+
+test-debian: ## install what make wheels made in bare Debian systems and serve there, as root with mmdebstrap (ARGS=)
+	$(PYTHON) tools/check_debian.py $(ARGS)
 
 test-wheels: $(RELEASER) $(TESTED) ## build all but compiled wheels, take that of test-compiled; install and serve on each Python here
 	.venv-release/bin/python tools/build_wheels.py --out .venv-release/dist --compiled .venv-compiled-1/wheel/*.whl
