@@ -132,7 +132,6 @@ def read_input(tensor: Tensor, span: Span, model: str, *, on_loop: bool) -> None
     size_bytes = len(span.view)
     is_text = tensor.datatype is DataType.BYTES
     if is_text or span.is_copy:
-        # Checked before the copy is made.
         if size_bytes > MAX_COPY_BYTES:
             msg = (
                 f"input '{tensor.name}' has {size_bytes} bytes of shared memory; of BYTES and of "

@@ -185,7 +185,6 @@ def _from_plain_list(datatype: DataType, values: list[Any]) -> tuple[Any, int]:
 
 def _packed_floats(datatype: DataType, wide: Any) -> Any:
     """Round float64 values to `datatype` once. Raises FloatingPointError when one overflows."""
-    # As it came.
     if datatype is DataType.FP64:
         return wide
     # Raised, since numpy only warns of a number that becomes infinite.
@@ -485,7 +484,6 @@ def _encode_in_pieces(tensor: Tensor, count: int, non_finite: str) -> bytes:
         end = min(start + PIECE, count)
         data = view[start * size_bytes : end * size_bytes]
         piece = Tensor(tensor.name, tensor.datatype, (end - start,), data)
-        # Without its brackets.
         text.append(memoryview(encode_data(piece, non_finite))[1:-1])
         text.append(b",")
     text[-1] = b"]"
@@ -542,7 +540,6 @@ def _encode_texts(tensor: Tensor) -> bytes:
     elements = tensor.strings()
     try:
         pieces = [
-            # For the same reason as above.
             orjson.dumps([element.decode() for element in elements[start : start + PIECE]])[1:-1]
             for start in range(0, len(elements), PIECE)
         ]

@@ -226,7 +226,6 @@ def read_exact(text: memoryview) -> Document:
 
     Raises InvalidRequest, which says what is wrong and where.
     """
-    # Before parsing: see there.
     if len(text) > MAX_EXACT_BYTES:
         msg = (
             f"the JSON part has {len(text)} bytes and is not plain: it is malformed, or holds NaN, "
@@ -277,11 +276,9 @@ def loads_exact(text: memoryview | bytes, *, once: bool = False) -> Any:
         msg = f"the request body is not UTF-8: byte {error.start} is 0x{text[error.start]:02x}"
         raise InvalidRequest(msg) from None
     try:
+        # Decimal, so that no digit is lost of an integer that is written as 9007199254740993.0.
         values = json.loads(
-            # Decimal, so that no digit is lost of an integer that is written as 9007199254740993.0.
-            chars,
-            parse_float=_decimal,
-            object_pairs_hook=_members_once if once else None,
+            chars, parse_float=_decimal, object_pairs_hook=_members_once if once else None
         )
     except json.JSONDecodeError as error:
         # Only after a failure, so that all other texts are not searched.

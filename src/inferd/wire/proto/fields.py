@@ -153,7 +153,6 @@ class Field:
 
 def read_field(view: memoryview, at: int) -> Field | None:
     """Return the field that begins at `at`, None when it is of another kind or truncated."""
-    # A tag of one byte, and wire type 2.
     if at + 1 >= len(view) or view[at] & 0x87 != 2:
         return None
     size, start = _varint_at(view, at + 1)

@@ -58,7 +58,6 @@ def each_field(view: memoryview, what: str) -> Iterator[tuple[int, Any, slice]]:
 def read_varint(view: memoryview, at: int) -> tuple[int, int]:
     """Return the number at `at`, of at most 64 bits, and where it ends. Raises ValueError."""
     value = 0
-    # Ten bytes of seven bits.
     for shift, byte in enumerate(view[at : at + 10]):
         value |= (byte & 0x7F) << (7 * shift)
         if byte < 0x80:

@@ -58,7 +58,6 @@ def decode_log_message(data: bytes) -> LogChange:
             choice = message.settings[name]
             kind = choice.WhichOneof("parameter_choice")
             values[name] = kind and getattr(choice, kind)
-            # A setting without a value is not changed.
             if kind not in (None, setting.choice):
                 words = f"expect {_KINDS[setting.kind]} for '{name}'"
                 expected = f"{setting.expected}, in {setting.choice}"

@@ -344,7 +344,6 @@ def _split(data: Any) -> tuple[bytes, dict[str, memoryview]]:
 
 def _large_file(entry: memoryview) -> tuple[str, memoryview] | None:
     """Return path and content of a large file's map entry in the usual layout, None otherwise."""
-    # Small ones are not worth it.
     if len(entry) < _CUT_BYTES:
         return None
     key = read_field(entry, 0)

@@ -313,7 +313,6 @@ _remembered_answer = lru_cache(maxsize=64)(_answer_head)
 
 def _with_data(tensor: Tensor, count: int, data: memoryview, model: str) -> Tensor:
     check_raw(data, tensor, count, model)
-    # As above.
     parameters = tensor.parameters and tensor.parameters.copy()
     return Tensor(tensor.name, tensor.datatype, tensor.shape, data, parameters)
 

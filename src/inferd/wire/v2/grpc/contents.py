@@ -92,7 +92,6 @@ def _only_field(contents: Any, tensor: Tensor, model: str) -> Any:
         return ()
     field = _FIELD.get(tensor.datatype, "raw contents")
     found = [descriptor.name for descriptor, _ in given]
-    # All in one field, and in that of the datatype.
     if found != [field]:
         if len(found) > 1:
             what = ", binary data was already supplied"

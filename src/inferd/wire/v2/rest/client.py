@@ -163,7 +163,6 @@ def _outputs(
         else:
             datatype = datatype_named(one.datatype, one.name)
             tensor = decode_data(one.name, datatype, one.shape, one.data)
-        # More than the size of binary data.
         if len(parameters) > (size is not None):
             tensor.parameters = scalars(parameters)
         outputs.append(tensor)
@@ -173,7 +172,6 @@ def _outputs(
 
 def _from_text(name: str, datatype: str, shape: Shape, data: msgspec.Raw) -> Tensor:
     """Return the tensor whose elements are `data`. Raises NotFast, InvalidRequest."""
-    # Above it simdjson is faster.
     if len(memoryview(data)) < json_document.LARGE_BYTES:
         flat = decode_flat(json_document.Input(name, shape, datatype, data=data))
         if flat is not None:
