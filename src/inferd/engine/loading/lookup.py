@@ -127,7 +127,7 @@ def backend_named(name: str, directory: Path | None = None) -> Backend:
     object may share what they load. Raises InvalidConfig when the name is unknown, Unsupported
     when a package it needs is missing.
     """
-    # TRTIS's configurations name platforms only.
+    # Old configurations name a platform, and no backend.
     platform = platform_named(name)
     backend = platform.backend if platform else name
     # Our own win, so that a package cannot take over a known name unseen.
