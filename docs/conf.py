@@ -12,12 +12,14 @@ version = release = version_of("inferd")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["pictures"]
+exclude_patterns = ["pictures", "style"]
 root_doc = "index"
+smartquotes = False  # --flags stay as they are typed
 
 html_theme = "furo"
 html_title = f"inferd {release}"
-html_static_path: list[str] = []
+html_static_path = ["style"]
+html_css_files = ["site.css"]
 html_show_sphinx = False
 html_show_copyright = False
 
@@ -40,6 +42,7 @@ def setup(app: Any) -> None:
     """Have links checked by Sphinx, but those that leave docs/; put the examples on their page."""
     app.connect("source-read", _with_examples, priority=400)
     app.connect("source-read", _without_links_to_elsewhere)
+    app.connect("autodoc-process-docstring", _with_code)
 
 
 def _with_examples(app: Any, name: str, source: list[str]) -> None:
@@ -78,3 +81,13 @@ def _without_links_to_elsewhere(app: Any, name: str, source: list[str]) -> None:
         return link[0]
 
     source[0] = _LINK.sub(told, source[0])
+
+
+def _with_code(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Have what is indented in a docstring shown as code: it is an example."""
+    before = ""
+    for number, line in enumerate(lines):
+        if line.startswith("    ") and not before:
+            lines[number - 1 : number] = ["", ".. code-block:: python", ""]
+            return
+        before = line

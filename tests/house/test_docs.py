@@ -4,6 +4,7 @@ import ast
 import configparser
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -141,3 +142,31 @@ def test_each_row_of_where_do_i_change_it_names_a_place_that_is_there():
     assert len(rows) >= 20
     for what, where in rows:
         assert NAMED_LINK.search(where) or re.search(r"\]\(\S+/\)", where), what
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_each_picture_says_what_is_to_be_seen(page):
+    for said, _ in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text()):
+        assert len(said.split()) >= 3, said
+
+
+def test_each_drawing_is_shown_and_legible_on_any_background():
+    shown = "".join(page.read_text() for page in PAGES)
+    for drawing in (ROOT / "docs/pictures").glob("*.svg"):
+        text = drawing.read_text()
+        ElementTree.fromstring(text)
+        assert f"pictures/{drawing.name})" in shown
+        assert "<title>" in text and "<desc>" in text
+        colours = set(re.findall(r"#[0-9a-f]{3,6}\b", text)) - {"#fff"}  # which stands in boxes
+        for luminance in map(luminance_of, colours):
+            assert 1.05 / (luminance + 0.05) > 3.5, "on white"
+            assert (luminance + 0.05) / (luminance_of("#131416") + 0.05) > 2.5, "on black"
+
+
+def luminance_of(colour):
+    """The relative luminance of #rrggbb, as the accessibility guidelines (WCAG 2) have it."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
