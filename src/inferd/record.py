@@ -4,7 +4,7 @@ mypyc compiles a written `__init__` to a C function, and the interpreter reads `
 generated classes have neither (docs/decisions/0010-compiled.md).
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 
 class Record:
@@ -14,7 +14,7 @@ class Record:
 
     _fields: ClassVar[tuple[str, ...]] = ()
 
-    def asdict(self) -> dict[str, Any]:
+    def asdict(self) -> dict[str, object]:
         """Return the fields by name."""
         return {name: getattr(self, name) for name in self._fields}
 
@@ -24,7 +24,7 @@ class Record:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __reduce__(self) -> tuple[type["Record"], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[type["Record"], tuple[object, ...]]:
         """Return class and arguments for a copy: compiled objects cannot be filled from outside."""
         return type(self), tuple(getattr(self, name) for name in self._fields)
 

@@ -232,15 +232,6 @@ class Graph:
         # Frameworks have no "0 copies a dim" where a shape is computed, and an empty batch is a 0.
         return self.add("Reshape", value, shape, rank=rank, allowzero=1)
 
-    def with_places(self, value: Value) -> Value:
-        """Return `value` through a Reshape that fails a run if a dim after the second is 0.
-
-        For operators with which ONNX Runtime would read memory that an empty tensor lacks.
-        """
-        least = self.add("Max", self.shape(value, 2), self.ints(1))
-        shape = self.join(self.shape(value, 0, 2), least)
-        return self.reshape(value, shape, value.rank)
-
     def length(self, value: Value, axis: int) -> Value:
         """Return the size of one dim of `value` as an INT64 vector."""
         # After -1 comes the end, not dim 0.
@@ -249,18 +240,6 @@ class Graph:
     def slice(self, value: Value, axis: int, start: int, end: int = END) -> Value:
         """Return the elements `start` to `end` of `value` along `axis`; negative from the end."""
         return self.add("Slice", value, self.ints(start), self.ints(end), self.ints(axis))
-
-    def full(self, shape: Value, number: Any, rank: int | None = 1) -> Value:
-        """Return a tensor of `shape` filled with `number`, a NumPy scalar."""
-        return self.add("ConstantOfShape", shape, rank=rank, value=np.array([number]))
-
-    def full_like(self, value: Value, number: float) -> Value:
-        """Return a tensor of the shape and type of `value` filled with `number`."""
-        return self.add("Expand", self.like(value, number), self.shape(value), rank=value.rank)
-
-    def ones(self, shape: Value) -> Value:
-        """Return an INT64 vector of ones, as many as `shape` [1] says."""
-        return self.full(shape, np.int64(1))
 
     def reduce(
         self, op: str, value: Value, axes: Sequence[int] = (), *, keep: bool = False
@@ -276,31 +255,9 @@ class Graph:
         """Return `value`, which has one element, without dims."""
         return self.reshape(value, self.ints())
 
-    def places(self, value: Value, axis: int) -> Value:
-        """Return 0, 1, ... along `axis` of `value` as an INT64 vector."""
-        return self.range(self.scalar(self.length(value, axis)))
-
-    def range(self, count: Value) -> Value:
-        """Return 0, 1, ... below `count`, an INT64 scalar."""
-        return self.add("Range", self.whole(0), count, self.whole(1), rank=1)
-
-    def numbered(self, value: Value) -> Value:
-        """Return 0, 1, ... in the shape of `value`, as INT64."""
-        numbers = self.range(self.add("Size", value, rank=0))
-        return self.reshape(numbers, self.shape(value), value.rank)
-
     def squeeze(self, value: Value, *axes: int) -> Value:
         """Return `value` without the dims `axes`, which are of size 1."""
         return self.add("Squeeze", value, self.ints(*axes), rank=value.rank_with(-len(axes)))
-
-    def along(self, vector: Value, value: Value, axis: int) -> Value:
-        """Return `vector`, one element per place of `axis`, shaped to broadcast with `value`."""
-        if value.rank is not None:
-            return self.unsqueeze(vector, range(1, value.rank - axis % max(value.rank, 1)))
-        if axis == -1:
-            return vector
-        ones = self.ones(self.shape(self.shape(value, axis + 1)))
-        return self.reshape(vector, self.join(self.ints(-1), ones))
 
     def swap_last(self, value: Value) -> Value:
         """Return `value` with its last two dims swapped; a run fails if it has only one."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from inferd_convert import filled
 from inferd_convert.call import OperatorCall
 from inferd_convert.graph import Graph, Value
 
@@ -49,7 +50,7 @@ def aligned_regions(
     images, corners, numbers = operands
     return call.graph.add(
         "RoiAlign",
-        *(call.graph.with_places(images), corners, numbers),
+        *(filled.with_places(call.graph, images), corners, numbers),
         rank=4,
         # "aligned" takes half a pixel off, ONNX's half_pixel; without it nothing is.
         coordinate_transformation_mode="half_pixel"

@@ -41,12 +41,12 @@ from .pb_utils.response import (
 from .pb_utils.tensor import Tensor
 
 
-def serialize_byte_tensor(input_tensor: Any) -> Any:
+def serialize_byte_tensor(input_tensor: object) -> object:
     """Return the elements of an array of strings, each preceded by its 4-byte length."""
     return encode_strings(input_tensor)
 
 
-def deserialize_bytes_tensor(encoded_tensor: Any) -> Any:
+def deserialize_bytes_tensor(encoded_tensor: object) -> object:
     """Return the length-prefixed elements as a flat array of bytes objects."""
     return decode_strings(encoded_tensor)
 

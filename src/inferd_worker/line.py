@@ -231,7 +231,7 @@ class Line:
             self._send_unsaid()
 
     def send_unwaiting(
-        self, kind: int, document: Sequence[Any], numbers: tuple[int, ...] = packet.NO_NUMBERS
+        self, kind: int, document: Sequence[object], numbers: tuple[int, ...] = packet.NO_NUMBERS
     ) -> None:
         """Send a small packet, after any that is being sent right now; never block.
 

@@ -21,7 +21,7 @@ class ModelFailed(Exception):
     """The model's code failed or is invalid; the text is for clients."""
 
 
-def import_class(file: str, code_folder: str, folder: str) -> Any:
+def import_class(file: str, code_folder: str, folder: str) -> object:
     """Return the class TritonPythonModel of `file`, in `folder`. Raises ModelFailed.
 
     The module is named <code folder>.<stem>, such as 1.model, and belongs to a package, so that it

@@ -134,7 +134,7 @@ class Worker:
         """Serve until the end, or until another thread takes over, to which the inbox is left."""
         line, inbox = self.line, self.inbox
 
-        def is_due() -> Any:
+        def is_due() -> object:
             return inbox or self.is_ending or self.is_ready_wanted
 
         while True:
@@ -335,8 +335,8 @@ class Worker:
         del self.outbox.open_requests[one.number]
 
     def _handed_over(
-        self, one: OpenRequest, returned: list[Any], payload: packet.Payload
-    ) -> tuple[tuple[Any, ...], list[int]]:
+        self, one: OpenRequest, returned: list[object], payload: packet.Payload
+    ) -> tuple[tuple[object, ...], list[int]]:
         try:
             outputs, claimed = hand_over(returned, one.outputs, payload, self.line)
         except TritonModelException as failed:
@@ -354,7 +354,7 @@ class Worker:
             self.line.send(packet.ANSWER, [answers], payload)
 
     def _is_usual(
-        self, opens: list[OpenRequest], requests: list[InferenceRequest], responses: Any
+        self, opens: list[OpenRequest], requests: list[InferenceRequest], responses: object
     ) -> bool:
         """Return whether this is the common case: one ordinary response to one request."""
         return (
@@ -367,7 +367,7 @@ class Worker:
         )
 
     def _complaint(
-        self, opens: list[OpenRequest], requests: list[InferenceRequest], responses: Any
+        self, opens: list[OpenRequest], requests: list[InferenceRequest], responses: object
     ) -> str:
         """Return what is wrong with the `responses` of execute, "" for nothing."""
         what = ""

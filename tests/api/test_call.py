@@ -32,7 +32,7 @@ def greet(engine: Engine, name: str, count: int = 1) -> str:
     if count < 1:
         msg = f"a greeting is said once or more, not {count} times"
         raise InvalidRequest(msg)
-    return f"{engine.model_names()[0]} greets {name}" * count
+    return f"{engine.catalog.names()[0]} greets {name}" * count
 
 
 def decode(body, name="all"):

@@ -52,9 +52,9 @@ CONFIG = ModelConfig(
 @pytest.fixture
 def engine():
     engine = Engine()
-    engine.add(Served(CONFIG, 1, "onnx_onnxv1", Doubling()))
-    engine.add(Served(CONFIG, 3, "onnx_onnxv1", Doubling()))
-    engine.finish_loading()
+    engine.catalog.add(Served(CONFIG, 1, "onnx_onnxv1", Doubling()))
+    engine.catalog.add(Served(CONFIG, 3, "onnx_onnxv1", Doubling()))
+    engine.readiness.finish_loading()
     return engine
 
 
@@ -131,7 +131,7 @@ def test_garbage_is_invalid(engine, rpc):
     ],
 )
 def test_a_model_that_cannot_answer_is_not_ready(engine, name, version, ready):
-    engine.set_state("broken", 1, ModelState.UNAVAILABLE, "does not load")
+    engine.catalog.set_state("broken", 1, ModelState.UNAVAILABLE, "does not load")
     data = called(engine, "ModelReady", pb.ModelReadyRequest(name=name, version=version))
     assert pb.ModelReadyResponse.FromString(data).ready is ready
 
@@ -184,7 +184,7 @@ def test_the_engine_learns_when_a_request_arrived(engine):
             seen.append(request.arrived_ns)
             return await super().run(request)
 
-    engine.add(Served(CONFIG, 4, "x", Noting()))
+    engine.catalog.add(Served(CONFIG, 4, "x", Noting()))
     called(engine, "ModelInfer", infer_request(raw_input_contents=[FOUR]))
     assert seen[0] > 0
 

@@ -18,7 +18,7 @@ NAMES = ("", V2_SERVICE)
 @pytest.fixture
 def engine():
     engine = Engine(load_options=LoadOptions(allow_empty=True))
-    engine.finish_loading()
+    engine.readiness.finish_loading()
     return engine
 
 

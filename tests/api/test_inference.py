@@ -91,8 +91,8 @@ HTTP = HttpRequest(b"POST", b"/", {}, is_kept_alive=True, is_http_10=False)
 @pytest.fixture
 def engine():
     engine = Engine()
-    engine.add(Served(CONFIG, 1, "onnx_onnxv1", Doubling()))
-    engine.finish_loading()
+    engine.catalog.add(Served(CONFIG, 1, "onnx_onnxv1", Doubling()))
+    engine.readiness.finish_loading()
     return engine
 
 

@@ -30,7 +30,7 @@ def test_nothing_else_says_its_name():
     assert said == {
         "config/sections/details.py",  # options
         "config/sections/ignored.py",
-        "schedulers/sequence.py",  # the text of an error
+        "schedulers/sequence_parts/sequences.py",  # the text of an error
     }
 
 

@@ -126,9 +126,9 @@ async def engine_of(**settings):
     sink = Kept()
     settings = {"levels": ("TIMESTAMPS",), "rate": 1, "mode": "opentelemetry"} | settings
     engine = Engine(tracer=Tracer(TraceSettings(**settings), sink))
-    engine.add(served("m"))
-    engine.add(served("twice", decoupled=True))
-    engine.finish_loading()
+    engine.catalog.add(served("m"))
+    engine.catalog.add(served("twice", decoupled=True))
+    engine.readiness.finish_loading()
     try:
         yield engine, sink
     finally:
@@ -372,7 +372,7 @@ def old_grpc(engine):
 async def test_in_the_old_api_an_answer_that_is_given_up_is_a_trace_that_was_cancelled(infer):
     labels = SlowLabels()
     async with engine_of() as (engine, sink):
-        engine.add(served("slow", labels=labels))
+        engine.catalog.add(served("slow", labels=labels))
         answering = asyncio.create_task(infer(engine))
         await asyncio.to_thread(labels.asked.wait, 10)
         answering.cancel()

@@ -176,7 +176,7 @@ def serving(transport, **options):
 
     async def serve():
         engine = Engine()
-        engine.finish_loading()
+        engine.readiness.finish_loading()
         server = kind(engine, settings, Service(seen).methods())
         state["port"] = await server.start("127.0.0.1", 0)
         state["loop"], state["end"] = asyncio.get_running_loop(), asyncio.Event()

@@ -70,7 +70,7 @@ def states(engine):
     """Return (name, version) -> state, or (state, reason) where there is a reason."""
     return {
         (row.name, row.version): (row.state, row.reason) if row.reason else row.state
-        for row in engine.index()
+        for row in engine.catalog.index()
     }
 
 

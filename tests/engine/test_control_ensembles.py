@@ -300,7 +300,7 @@ async def test_an_ensemble_without_its_step_does_not_load(repository, caplog):
         assert caught.value.message == (
             "load failed for model 'e': model 'e' needs nobody, which is not loaded"
         )
-        assert [row for row in catalog.rows() if row.name == "e"] == [
+        assert [row for row in catalog.index() if row.name == "e"] == [
             IndexEntry("e", "1", UNAVAILABLE, "model 'e' needs nobody, which is not loaded")
         ]
         assert not catalog.is_sound()
@@ -315,7 +315,7 @@ async def test_an_ensemble_that_calls_itself_does_not_load(repository):
     async with ensembles_on(root) as (control, catalog):
         with pytest.raises(LoadFailed) as caught:
             await control.load(LoadRequest("e"))
-        assert {row.name: row.reason for row in catalog.rows()} == {
+        assert {row.name: row.reason for row in catalog.index()} == {
             "e": "ensemble 'e' calls itself: e → f → e"
         }
     assert caught.value.message == (
@@ -367,7 +367,7 @@ async def test_two_loads_at_once_cannot_make_ensembles_call_each_other(repositor
 async def test_at_the_start_the_index_says_why_an_ensemble_does_not_load(repository, mode):
     root = repository(e=ensemble("f"), f=ensemble("e"), g=ensemble("nobody"))
     async with ensembles_on(root, mode) as (_, catalog):
-        assert {row.name: (row.version, row.state, row.reason) for row in catalog.rows()} == {
+        assert {row.name: (row.version, row.state, row.reason) for row in catalog.index()} == {
             "e": ("1", UNAVAILABLE, "ensemble 'e' calls itself: e → f → e"),
             "f": ("1", UNAVAILABLE, "ensemble 'f' calls itself: f → e → f"),
             "g": ("1", UNAVAILABLE, "model 'g' needs nobody, which is not loaded"),
@@ -388,7 +388,7 @@ async def test_the_start_does_not_end_while_an_ensemble_is_tried_again(repositor
 
     root = repository(e=ensemble("a"), f=ensemble("a", "b"), a=identity(), b=identity())
     async with ensembles_on(root, "none", Misfit) as (_, catalog):
-        rows = {row.name: (row.state, row.reason) for row in catalog.rows()}
+        rows = {row.name: (row.state, row.reason) for row in catalog.index()}
         assert rows["e"] == rows["f"] == (UNAVAILABLE, "it does not fit")
 
 
@@ -432,16 +432,16 @@ async def test_an_ensemble_whose_step_has_gone_has_one_row(repository, tmp_path)
     async with ensembles_on(root) as (control, catalog):
         await control.load(LoadRequest("e"))
         await control.unload(UnloadRequest("e", unload_dependents=True))
-        await until(lambda: {row.state for row in catalog.rows()} == {UNAVAILABLE})
+        await until(lambda: {row.state for row in catalog.index()} == {UNAVAILABLE})
         shutil.move(root / "a", tmp_path / "kept")
         with pytest.raises(LoadFailed):
             await control.load(LoadRequest("e"))
-        [row] = [row for row in catalog.rows() if row.name == "e"]
+        [row] = [row for row in catalog.index() if row.name == "e"]
         assert (row.version, row.state) == ("1", UNAVAILABLE)
         assert row.reason.startswith("model 'e' needs a")
         shutil.move(tmp_path / "kept", root / "a")
         await control.load(LoadRequest("e"))
-        assert [row for row in catalog.rows() if row.name == "e"] == [IndexEntry("e", "1", READY)]
+        assert [row for row in catalog.index() if row.name == "e"] == [IndexEntry("e", "1", READY)]
 
 
 @run
@@ -471,4 +471,4 @@ async def test_a_sent_ensemble_that_does_not_fit_is_refused_as_any_load(reposito
         assert caught.value.message == (
             "load failed for model 'e': model 'e' needs nobody, which is not loaded"
         )
-        assert list(catalog.rows()) == []
+        assert list(catalog.index()) == []

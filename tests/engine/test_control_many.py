@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("temporary")
 @run
 async def test_loads_of_one_model_at_once_load_it_once(theirs, repository):
     async with engine_on(repository(m='backend: "theirs"')) as engine:
-        await asyncio.gather(*(engine.load(LoadRequest("m")) for _ in range(50)))
+        await asyncio.gather(*(engine.changes.load(LoadRequest("m")) for _ in range(50)))
         assert theirs.log.count(("open", "m_0")) == 1
 
 
@@ -48,7 +48,7 @@ async def test_loads_and_unloads_at_once_end_as_the_last_one_says(repository):
             for number in range(30):
                 what = last if number == 29 else ("load", "unload")[number % 2]
                 request = LoadRequest("m") if what == "load" else UnloadRequest("m")
-                jobs.append(getattr(engine, what)(request))
+                jobs.append(getattr(engine.changes, what)(request))
             await asyncio.gather(*jobs)
             expected = READY if last == "load" else UNLOADED
             await until(lambda: states(engine) == {("m", "1"): expected})  # noqa: B023
@@ -58,7 +58,10 @@ async def test_loads_and_unloads_at_once_end_as_the_last_one_says(repository):
 async def test_more_changes_than_may_wait_are_refused(theirs, repository):
     theirs.may_open.clear()
     async with engine_on(repository(m='backend: "theirs"')) as engine:
-        jobs = [asyncio.create_task(engine.load(LoadRequest("m"))) for _ in range(MAX_WAITING + 1)]
+        jobs = [
+            asyncio.create_task(engine.changes.load(LoadRequest("m")))
+            for _ in range(MAX_WAITING + 1)
+        ]
         done, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
         [refused] = done
         with pytest.raises(Unavailable, match="wait already"):
@@ -72,30 +75,30 @@ async def test_more_changes_than_may_wait_are_refused(theirs, repository):
 async def test_a_load_goes_on_though_its_client_has_gone(theirs, repository):
     theirs.may_open.clear()
     async with engine_on(repository(m='backend: "theirs"')) as engine:
-        loading = asyncio.create_task(engine.load(LoadRequest("m")))
+        loading = asyncio.create_task(engine.changes.load(LoadRequest("m")))
         assert await asyncio.to_thread(theirs.opening.wait, PATIENCE_S)
         loading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await loading
         assert states(engine) == {("m", "1"): ModelState.LOADING}
-        assert engine.known_config("m").backend == "theirs"
-        assert not engine.is_ready()  # who waits for that would ask too early
+        assert engine.catalog.models["m"].config.backend == "theirs"
+        assert not engine.readiness.is_ready()  # who waits for that would ask too early
         theirs.may_open.set()
         await until(lambda: states(engine) == {("m", "1"): READY})
-        assert engine.is_ready()
+        assert engine.readiness.is_ready()
 
 
 @run
 async def test_an_engine_that_closes_gives_up_what_loads(theirs, repository):
     theirs.may_open.clear()
     async with engine_on(repository(m='backend: "theirs"')) as engine:
-        loading = asyncio.create_task(engine.load(LoadRequest("m")))
+        loading = asyncio.create_task(engine.changes.load(LoadRequest("m")))
         assert await asyncio.to_thread(theirs.opening.wait, PATIENCE_S)
         await engine.close(PATIENCE_S)
         assert loading.done()
         theirs.may_open.set()
         assert await asyncio.to_thread(theirs.closed.wait, PATIENCE_S)
-        assert engine.index() == []
+        assert engine.catalog.index() == []
 
 
 @run
@@ -103,7 +106,7 @@ async def test_a_model_that_does_not_load_in_time_has_failed(theirs, repository)
     theirs.may_open.clear()
     async with engine_on(repository(m='backend: "theirs"'), model_load_timeout_secs=0.01) as engine:
         with pytest.raises(LoadFailed, match=r"did not load within 0\.01 s \(--model-load-timeout"):
-            await engine.load(LoadRequest("m"))
+            await engine.changes.load(LoadRequest("m"))
         theirs.may_open.set()
         assert await asyncio.to_thread(theirs.closed.wait, PATIENCE_S)
 
@@ -117,10 +120,10 @@ async def test_the_index_does_not_grow_with_every_version_there_ever_was(reposit
     async with engine_on(root) as engine:
         for number in range(2, 40):
             (root / "m" / str(number)).mkdir()
-            await engine.load(LoadRequest("m"))
+            await engine.changes.load(LoadRequest("m"))
         await until(lambda: ModelState.UNLOADING not in states(engine).values())
         assert states(engine)["m", "39"] is READY
-        assert len(engine.index()) <= 20
+        assert len(engine.catalog.index()) <= 20
 
 
 @run
@@ -145,7 +148,7 @@ async def test_names_that_were_tried_are_not_remembered(repository):
 async def test_traffic_sees_no_gap_while_a_model_is_reloaded(repository, ask):
     root = repository(m=identity(more='parameters { key: "n" value: { string_value: "0" } }'))
     async with engine_on(root) as engine:
-        await engine.load(LoadRequest("m"))
+        await engine.changes.load(LoadRequest("m"))
         stop = False
         asked = 0
 
@@ -161,8 +164,8 @@ async def test_traffic_sees_no_gap_while_a_model_is_reloaded(repository, ask):
         for number in range(1, 6):
             more = f'parameters {{ key: "n" value: {{ string_value: "{number}" }} }}'
             write(root / "m" / "config.pbtxt", identity(more=more))
-            await engine.load(LoadRequest("m"))
-            assert engine.model_config("m", "").parameters["n"] == str(number)
+            await engine.changes.load(LoadRequest("m"))
+            assert engine.find("m", "").config.parameters["n"] == str(number)
         stop = True
         await asyncio.gather(*clients)
         assert asked > 8

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("temporary")
 
 async def looked(engine):
     """Have the engine look at its repositories once, and wait for what follows from that."""
-    await asyncio.gather(*await engine.look())
+    await asyncio.gather(*await engine.control.look())
 
 
 @run
@@ -55,12 +55,12 @@ async def test_polling_follows_what_happens_to_models(repository, ask, tmp_path)
         await until(lambda: states(engine) == {("m", "1"): READY})
         (root / "m").rename(tmp_path / "last")
         await looked(engine)
-        assert engine.lacks_models()
-        assert not engine.is_ready()
+        assert engine.readiness.lacks_models()
+        assert not engine.readiness.is_ready()
         (tmp_path / "away").rename(root / "n")
         await looked(engine)
         await engine.infer(ask("n", INPUT0=[1, 2, 3]))
-        assert engine.is_ready()
+        assert engine.readiness.is_ready()
 
 
 @run
@@ -83,7 +83,7 @@ async def test_polling_keeps_what_serves_when_the_change_is_broken(repository, a
             for _ in range(3):
                 await looked(engine)
                 await engine.infer(ask("m", INPUT0=[1]))
-                assert engine.is_ready()
+                assert engine.readiness.is_ready()
             assert len(caplog.messages) == 1  # it is tried each time, and told once
             write(root / "m" / "config.pbtxt", BROKEN)
             for _ in range(3):
@@ -101,12 +101,12 @@ async def test_polling_keeps_what_serves_when_the_change_is_broken(repository, a
 async def test_polling_tries_what_failed_again_though_nothing_changed(theirs, repository):
     theirs.failures.extend([OSError("busy"), OSError("busy")])
     async with engine_on(repository(m='backend: "theirs"'), mode="poll") as engine:
-        assert not engine.is_ready()
+        assert not engine.readiness.is_ready()
         await looked(engine)
-        assert not engine.is_ready()
+        assert not engine.readiness.is_ready()
         await looked(engine)
         assert states(engine) == {("m", "1"): READY}
-        assert engine.is_ready()
+        assert engine.readiness.is_ready()
 
 
 @run
@@ -118,7 +118,7 @@ async def test_a_new_broken_model_is_told_of_and_the_others_go_on(repository, as
         await engine.infer(ask("m", INPUT0=[1]))
         assert states(engine)["n", ""][0] is None
         assert states(engine)["o", "1"][0] is UNAVAILABLE
-        assert not engine.is_ready()
+        assert not engine.readiness.is_ready()
         (root / "n" / "config.pbtxt").unlink()
         (root / "n" / "1").rmdir()
         (root / "n").rmdir()
@@ -139,14 +139,14 @@ async def test_a_model_serves_no_more_when_another_of_its_name_appears(repositor
         )
         for _ in range(2):
             await looked(engine)
-            assert engine.is_ready()
+            assert engine.readiness.is_ready()
             with pytest.raises(ModelNotFound):
                 await engine.infer(ask("m", INPUT0=[1]))
             await until(lambda: states(engine) == {("m", "1"): why, ("n", "1"): READY})
         shutil.rmtree(other / "m")
         await looked(engine)
         assert states(engine) == {("m", "1"): READY, ("n", "1"): READY}
-        assert engine.is_ready()
+        assert engine.readiness.is_ready()
 
 
 @run
@@ -188,7 +188,7 @@ async def test_one_model_that_loads_slowly_holds_up_no_other(theirs, repository,
     async with engine_on(root, mode="poll") as engine:
         theirs.may_open.clear()
         repository(slow='backend: "theirs"')
-        slow = await engine.look()
+        slow = await engine.control.look()
         assert await asyncio.to_thread(theirs.opening.wait, PATIENCE_S)
         write(root / "m" / "config.pbtxt", identity(2))
         write(root / "slow" / "config.pbtxt", 'backend: "theirs"\nmax_batch_size: 2')
@@ -196,9 +196,9 @@ async def test_one_model_that_loads_slowly_holds_up_no_other(theirs, repository,
         await engine.infer(ask("m", INPUT0=[1, 2]))
         theirs.may_open.set()
         await asyncio.gather(*slow)
-        assert engine.model_config("slow", "").max_batch_size == 0
+        assert engine.find("slow", "").config.max_batch_size == 0
         await looked(engine)  # what changed while it loaded
-        assert engine.model_config("slow", "").max_batch_size == 2
+        assert engine.find("slow", "").config.max_batch_size == 2
 
 
 @run
@@ -208,7 +208,7 @@ async def test_a_model_that_is_removed_while_it_loads_goes(theirs, repository, t
         theirs.opening.clear()
         theirs.may_open.clear()
         write(root / "slow" / "config.pbtxt", 'backend: "theirs"\nmax_batch_size: 2')
-        slow = await engine.look()
+        slow = await engine.control.look()
         assert await asyncio.to_thread(theirs.opening.wait, PATIENCE_S)
         (root / "slow").rename(tmp_path / "away")
         await looked(engine)

@@ -18,18 +18,20 @@ pytestmark = pytest.mark.usefixtures("temporary")
 @run
 async def test_a_sent_configuration_stands_in_until_the_next_load(repository, ask):
     async with engine_on(repository(m=identity(dims=1))) as engine:
-        await engine.load(LoadRequest("m", SENT))
-        assert engine.model_config("m", "").input[0].dims == (3,)
+        await engine.changes.load(LoadRequest("m", SENT))
+        assert engine.find("m", "").config.input[0].dims == (3,)
         await engine.infer(ask("m", INPUT0=[1, 2, 3]))
-        await engine.load(LoadRequest("m"))
-        assert engine.model_config("m", "").input[0].dims == (1,)
+        await engine.changes.load(LoadRequest("m"))
+        assert engine.find("m", "").config.input[0].dims == (1,)
 
 
 @run
 async def test_the_same_configuration_again_changes_nothing(theirs, repository):
     async with engine_on(repository(m='backend: "theirs"')) as engine:
         for _ in range(2):
-            await engine.load(LoadRequest("m", '{"backend": "theirs", "max_batch_size": 2}'))
+            await engine.changes.load(
+                LoadRequest("m", '{"backend": "theirs", "max_batch_size": 2}')
+            )
         assert theirs.log.count(("open", "m_0")) == 1
 
 
@@ -38,16 +40,16 @@ async def test_sent_files_are_the_whole_model(repository, ask, temporary):
     root = repository(m=identity(dims=1))
     async with engine_on(root) as engine:
         for name in ("m", "new"):
-            await engine.load(LoadRequest(name, SENT, {"7/weights": b"abc", "labels": b""}))
-            assert engine.model_metadata(name, "").versions == ["7"]
+            await engine.changes.load(LoadRequest(name, SENT, {"7/weights": b"abc", "labels": b""}))
+            assert engine.catalog.metadata(name, "").versions == ["7"]
             await engine.infer(ask(name, INPUT0=[1, 2, 3]))
         assert len(list(temporary.iterdir())) == 2
-        await engine.load(LoadRequest("m"))
-        assert engine.model_metadata("m", "").versions == ["1"]
+        await engine.changes.load(LoadRequest("m"))
+        assert engine.catalog.metadata("m", "").versions == ["1"]
         await until(lambda: len(list(temporary.iterdir())) == 1)
         with pytest.raises(NotLoadable):  # it lies in no repository
-            await engine.load(LoadRequest("new"))
-        await engine.unload(UnloadRequest("new"))
+            await engine.changes.load(LoadRequest("new"))
+        await engine.changes.unload(UnloadRequest("new"))
         await until(lambda: list(temporary.iterdir()) == [])
         await until(lambda: {name for name, _ in states(engine)} == {"m"})
 
@@ -79,21 +81,21 @@ async def test_a_sent_configuration_that_is_wrong_is_refused(repository, text, m
     async with engine_on(repository(m=identity())) as engine:
         for files in ({}, {"1/x": b""}):
             with pytest.raises((InvalidConfig, InvalidRequest)) as caught:
-                await engine.load(LoadRequest("m", text, files))
+                await engine.changes.load(LoadRequest("m", text, files))
             assert message in caught.value.message
             if isinstance(caught.value, InvalidConfig):
                 assert caught.value.message.startswith(
                     "failed to load 'm', failed to poll from model "
                 )
-        assert engine.index() == []
-        assert engine.is_ready()
+        assert engine.catalog.index() == []
+        assert engine.readiness.is_ready()
 
 
 @run
 async def test_files_need_a_configuration(repository):
     async with engine_on(repository(m=identity())) as engine:
         with pytest.raises(InvalidRequest, match="needs the parameter 'config' as well"):
-            await engine.load(LoadRequest("m", None, {"1/x": b""}))
+            await engine.changes.load(LoadRequest("m", None, {"1/x": b""}))
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc/x", "1/../../x", ""])
@@ -101,18 +103,18 @@ async def test_files_need_a_configuration(repository):
 async def test_a_file_that_is_to_lie_elsewhere_is_refused(repository, path):
     async with engine_on(repository(m=identity())) as engine:
         with pytest.raises(InvalidRequest, match="leads nowhere"):
-            await engine.load(LoadRequest("m", SENT, {path: b""}))
-        assert engine.index() == []
+            await engine.changes.load(LoadRequest("m", SENT, {path: b""}))
+        assert engine.catalog.index() == []
 
 
 @run
 async def test_more_bytes_than_there_is_room_for_are_refused(repository, ask):
     async with engine_on(repository(m=identity()), model_upload_max_bytes=5) as engine:
-        await engine.load(LoadRequest("a", SENT, {"1/x": b"abc"}))
+        await engine.changes.load(LoadRequest("a", SENT, {"1/x": b"abc"}))
         with pytest.raises(InvalidRequest, match="there is room for 2"):
-            await engine.load(LoadRequest("b", SENT, {"1/x": b"abc"}))
+            await engine.changes.load(LoadRequest("b", SENT, {"1/x": b"abc"}))
         await engine.infer(ask("a", INPUT0=[1, 2, 3]))
-        await engine.load(LoadRequest("b", SENT, {"1/x": b"ab"}))
+        await engine.changes.load(LoadRequest("b", SENT, {"1/x": b"ab"}))
 
 
 @run
@@ -120,10 +122,10 @@ async def test_sent_files_that_do_not_load_leave_nothing_behind(repository, temp
     async with engine_on(repository(m=identity())) as engine:
         config = '{"backend": "faulty", "parameters": {"fault": {"string_value": "load"}}}'
         with pytest.raises(LoadFailed):
-            await engine.load(LoadRequest("new", config, {"1/x": b"abc"}))
-        await engine.load(LoadRequest("m"))
+            await engine.changes.load(LoadRequest("new", config, {"1/x": b"abc"}))
+        await engine.changes.load(LoadRequest("m"))
         with pytest.raises(LoadFailed):
-            await engine.load(LoadRequest("m", config, {"1/x": b"abc", "2/x": b"abc"}))
+            await engine.changes.load(LoadRequest("m", config, {"1/x": b"abc", "2/x": b"abc"}))
         assert list(temporary.iterdir()) == []
         assert states(engine) == {("m", "1"): READY}
-        assert engine.is_ready()
+        assert engine.readiness.is_ready()

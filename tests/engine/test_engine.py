@@ -87,7 +87,7 @@ def served(name="m", version=1, instance=None, *, decoupled=False, execution=Non
 def engine_of(*versions, name="m"):
     engine = Engine()
     for version in versions:
-        engine.add(served(name, version))
+        engine.catalog.add(served(name, version))
     return engine
 
 
@@ -139,7 +139,7 @@ async def begun_at_once(engine, request=ask_for):
 def prompt_engine(instance):
     engine = Engine()
     execution = Execution("m", [Opened(instance, instance)], may_run_inline=True)
-    engine.add(served(instance=instance, execution=execution))
+    engine.catalog.add(served(instance=instance, execution=execution))
     return engine
 
 
@@ -147,7 +147,7 @@ def test_what_need_not_wait_has_its_answer_at_once():
     async def go():
         engine = prompt_engine(Echo())
         answer, count = await begun_at_once(engine, lambda: ask_for(id="seven"))
-        [row] = engine.statistics()
+        [row] = engine.whole.statistics()
         await engine.close(PATIENCE_S)
         return answer, count, row.inference_count
 
@@ -171,7 +171,7 @@ def test_a_wrong_answer_at_once_is_counted_as_failed():
         instance.is_bad = True
         with pytest.raises(BackendFailed):
             engine.begin(ask_for())
-        [row] = engine.statistics()
+        [row] = engine.whole.statistics()
         await engine.close(PATIENCE_S)
         return row
 
@@ -189,7 +189,7 @@ def test_an_answer_is_checked_after_it_ran():
             return InferResponse("m", "1", outputs=[])
 
     engine = Engine()
-    engine.add(served(instance=Short()))
+    engine.catalog.add(served(instance=Short()))
     with pytest.raises(BackendFailed, match="gave outputs none, expected 'Y', 'Z'"):
         infer(engine, ask_for())
 
@@ -225,7 +225,7 @@ def test_an_unknown_model_is_not_found(version):
 
 def test_the_highest_ready_version_answers_when_a_higher_one_failed():
     engine = engine_of(1, 2)
-    engine.set_state("m", 3, ModelState.UNAVAILABLE, "it is broken")
+    engine.catalog.set_state("m", 3, ModelState.UNAVAILABLE, "it is broken")
     assert infer(engine, ask_for()).version == "2"
 
 
@@ -233,7 +233,7 @@ def test_the_highest_ready_version_answers_when_a_higher_one_failed():
 @pytest.mark.parametrize("version", ["2", "v2"])
 def test_a_failed_version_that_is_asked_for_is_unavailable(version, ready):
     engine = engine_of(*ready)
-    engine.set_state("m", 2, ModelState.UNAVAILABLE, "it is broken")
+    engine.catalog.set_state("m", 2, ModelState.UNAVAILABLE, "it is broken")
     with pytest.raises(Unavailable) as caught:
         infer(engine, ask_for(version=version))
     assert caught.value.message == (
@@ -251,9 +251,9 @@ def test_a_failed_version_that_is_asked_for_is_unavailable(version, ready):
 )
 def test_a_model_without_a_ready_version_is_not_found(version, text):
     engine = Engine()
-    engine.set_state("m", 1, ModelState.UNAVAILABLE, "it is broken")
-    engine.set_state("m", 2, ModelState.UNAVAILABLE, "so is this")
-    engine.set_state("m", 4, ModelState.UNAVAILABLE, "so is this")
+    engine.catalog.set_state("m", 1, ModelState.UNAVAILABLE, "it is broken")
+    engine.catalog.set_state("m", 2, ModelState.UNAVAILABLE, "so is this")
+    engine.catalog.set_state("m", 4, ModelState.UNAVAILABLE, "so is this")
     with pytest.raises(ModelNotFound) as caught:
         infer(engine, ask_for(version=version))
     assert caught.value.message == f"Request for unknown model: 'm' {text}"
@@ -268,7 +268,7 @@ def test_a_model_without_a_ready_version_is_not_found(version, text):
 )
 def test_a_model_that_loads_is_unavailable(version, text):
     engine = Engine()
-    engine.set_state("m", 1, ModelState.LOADING)
+    engine.catalog.set_state("m", 1, ModelState.LOADING)
     with pytest.raises(Unavailable) as caught:
         infer(engine, ask_for(version=version))
     assert caught.value.message == f"Request for unknown model: 'm' {text}"
@@ -276,17 +276,17 @@ def test_a_model_that_loads_is_unavailable(version, text):
 
 def test_a_model_broken_before_its_versions_are_known_is_not_found():
     engine = Engine()
-    engine.set_state("m", NO_VERSION, ModelState.UNAVAILABLE, "config.pbtxt is unreadable")
+    engine.catalog.set_state("m", NO_VERSION, ModelState.UNAVAILABLE, "config.pbtxt is unreadable")
     with pytest.raises(ModelNotFound, match=r"no available versions: config.pbtxt is unreadable$"):
-        engine.model_metadata("m", "")
-    for call in (engine.model_metadata, engine.is_model_ready):
+        engine.catalog.metadata("m", "")
+    for call in (engine.catalog.metadata, engine.catalog.is_ready):
         with pytest.raises(ModelNotFound, match="'m' version 0 is not found, known versions: none"):
             call("m", "0")
 
 
 def test_a_decoupled_model_needs_a_stream():
     engine = Engine()
-    engine.add(served(decoupled=True, instance=Twice()))
+    engine.catalog.add(served(decoupled=True, instance=Twice()))
     with pytest.raises(Unsupported, match=r"'m' is decoupled.*ModelStreamInfer"):
         infer(engine, ask_for())
 
@@ -306,7 +306,7 @@ def collect(engine, request):
 @pytest.mark.parametrize(("kind", "count"), [(Echo, 1), (Twice, 2)])
 def test_a_stream_gives_each_answer_under_the_requests_id(kind, count):
     engine = Engine()
-    engine.add(served(version=4, instance=kind(), decoupled=kind is Twice))
+    engine.catalog.add(served(version=4, instance=kind(), decoupled=kind is Twice))
     answers = collect(engine, ask_for(id="seven"))
     assert [(a.model, a.version, a.id) for a in answers] == [("m", "4", "seven")] * count
     assert all([output.name for output in a.outputs] == ["Y", "Z"] for a in answers)
@@ -328,7 +328,7 @@ def test_any_answer_of_a_stream_may_be_without_outputs():
     execution = Execution("m", [Opened(instance, instance)], may_run_inline=False)
     square = Served(config, 1, "square", DirectScheduler(execution))
     engine = Engine()
-    engine.add(square)
+    engine.catalog.add(square)
     given = Tensor.from_numpy("IN", np.array([4], np.int32), INT32)
     request = InferRequest("m", inputs=[given], takes_errors=True)
     answers = collect(engine, request)
@@ -341,7 +341,7 @@ def test_any_answer_of_a_stream_may_be_without_outputs():
 def test_a_stream_that_is_closed_early_ends_the_model():
     instance = Twice()
     engine = Engine()
-    engine.add(served(instance=instance, decoupled=True))
+    engine.catalog.add(served(instance=instance, decoupled=True))
 
     async def go():
         async with aclosing(engine.stream(ask_for())) as stream:
@@ -359,7 +359,7 @@ def test_a_request_is_counted_with_its_times():
     async def go():
         engine = engine_of(3)
         await engine.infer(ask_for())
-        [row] = engine.statistics("m", "3")
+        [row] = engine.whole.statistics("m", "3")
         await engine.close(PATIENCE_S)
         return row
 
@@ -381,10 +381,10 @@ def test_a_request_whose_model_fails_or_answers_wrongly_is_counted_as_failed(ans
 
     async def go():
         engine = Engine()
-        engine.add(served(instance=Bad()))
+        engine.catalog.add(served(instance=Bad()))
         with pytest.raises(BackendFailed):
             await engine.infer(ask_for())
-        [row] = engine.statistics()
+        [row] = engine.whole.statistics()
         await engine.close(PATIENCE_S)
         return row
 
@@ -399,14 +399,14 @@ def test_a_request_given_up_while_it_runs_is_counted_as_failed():
         instance = Echo()
         instance.may_end.clear()
         engine = Engine()
-        engine.add(served(instance=instance))
+        engine.catalog.add(served(instance=instance))
         asking = asyncio.create_task(engine.infer(ask_for()))
         await asyncio.sleep(0)
         assert await asyncio.to_thread(instance.started.wait, PATIENCE_S)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
-        [row] = engine.statistics()
+        [row] = engine.whole.statistics()
         instance.may_end.set()
         await engine.close(PATIENCE_S)
         return row
@@ -420,7 +420,7 @@ def test_requests_refused_before_the_scheduler_are_not_counted():
         for bad in (InferRequest("m"), InferRequest("nope")):
             with pytest.raises((InvalidRequest, ModelNotFound)):
                 await engine.infer(bad)
-        [row] = engine.statistics()
+        [row] = engine.whole.statistics()
         await engine.close(PATIENCE_S)
         return row
 
@@ -431,11 +431,11 @@ def test_requests_refused_before_the_scheduler_are_not_counted():
 def test_the_answers_of_a_stream_are_counted_by_their_place():
     async def go():
         engine = Engine()
-        engine.add(served(instance=Twice(), decoupled=True))
+        engine.catalog.add(served(instance=Twice(), decoupled=True))
         assert len([answer async for answer in engine.stream(ask_for())]) == 2
         async with aclosing(engine.stream(ask_for())) as stream:
             await anext(stream)
-        [row] = engine.statistics()
+        [row] = engine.whole.statistics()
         await engine.close(PATIENCE_S)
         return row
 
@@ -456,10 +456,10 @@ def test_a_stream_closed_before_its_final_answer_is_a_failure():
 
     async def go():
         engine = Engine()
-        engine.add(served(instance=Endless(), decoupled=True))
+        engine.catalog.add(served(instance=Endless(), decoupled=True))
         async with aclosing(engine.stream(ask_for())) as stream:
             await anext(stream)
-        [row] = engine.statistics()
+        [row] = engine.whole.statistics()
         await engine.close(PATIENCE_S)
         return row
 
@@ -470,22 +470,22 @@ def test_a_stream_closed_before_its_final_answer_is_a_failure():
 
 def test_statistics_have_a_row_for_each_ready_version():
     engine = engine_of(1, 3)
-    engine.add(served("a", 2))
-    engine.set_state("m", 4, ModelState.UNAVAILABLE, "no file")
+    engine.catalog.add(served("a", 2))
+    engine.catalog.set_state("m", 4, ModelState.UNAVAILABLE, "no file")
 
     def rows(*asked):
-        return [(row.name, row.version) for row in engine.statistics(*asked)]
+        return [(row.name, row.version) for row in engine.whole.statistics(*asked)]
 
     assert rows() == [("a", "2"), ("m", "1"), ("m", "3")]
     assert rows("m") == [("m", "1"), ("m", "3")]
     assert rows("m", "3") == [("m", "3")]
-    assert Engine().statistics() == []
+    assert Engine().whole.statistics() == []
 
 
 def test_a_row_of_statistics_is_made_when_it_is_taken():
     engine, square = Engine(), served()
-    engine.add(square)
-    rows = asyncio.run(engine.all_statistics())
+    engine.catalog.add(square)
+    rows = asyncio.run(engine.whole.all_statistics())
     square.counts.add_success(InferRequest("m", started_ns=1, ended_ns=2))
     assert [row.inference_count for row in rows] == [1]
 
@@ -493,10 +493,10 @@ def test_a_row_of_statistics_is_made_when_it_is_taken():
 @pytest.mark.parametrize(("name", "version"), [("nope", ""), ("m", "9"), ("m", "4"), ("new", "")])
 def test_statistics_of_what_is_not_ready_are_an_invalid_request(name, version):
     engine = engine_of(1)
-    engine.set_state("m", 4, ModelState.UNAVAILABLE, "no file")
-    engine.set_state("new", 1, ModelState.LOADING)
+    engine.catalog.set_state("m", 4, ModelState.UNAVAILABLE, "no file")
+    engine.catalog.set_state("new", 1, ModelState.LOADING)
     with pytest.raises(InvalidRequest, match=f"model:? '{name}'"):
-        engine.statistics(name, version)
+        engine.whole.statistics(name, version)
 
 
 # --- what it tells ---
@@ -516,8 +516,8 @@ def test_shared_memory_is_an_extension_only_where_clients_may_use_it():
 
 def test_model_metadata_lists_all_ready_versions_by_number():
     engine = engine_of(10, 9, 2)
-    engine.set_state("m", 11, ModelState.UNAVAILABLE, "broken")
-    told = engine.model_metadata("m", "")
+    engine.catalog.set_state("m", 11, ModelState.UNAVAILABLE, "broken")
+    told = engine.catalog.metadata("m", "")
     assert (told.name, told.versions, told.platform) == ("m", ["2", "9", "10"], "onnx_onnxv1")
     assert told.inputs == [TensorMetadata("X", INT32, (-1,))]
     assert [output.name for output in told.outputs] == ["Y", "Z"]
@@ -525,28 +525,28 @@ def test_model_metadata_lists_all_ready_versions_by_number():
 
 @pytest.mark.parametrize("version", ["9", "v9"])
 def test_model_metadata_of_a_version_lists_that_one(version):
-    assert engine_of(10, 9).model_metadata("m", version).versions == ["9"]
+    assert engine_of(10, 9).catalog.metadata("m", version).versions == ["9"]
 
 
 def test_metadata_of_what_is_not_there_is_not_found():
     with pytest.raises(ModelNotFound):
-        engine_of(1).model_metadata("m", "2")
+        engine_of(1).catalog.metadata("m", "2")
     with pytest.raises(ModelNotFound):
-        engine_of(1).model_metadata("M", "")
+        engine_of(1).catalog.metadata("M", "")
 
 
 def test_names_are_those_of_models_with_a_ready_version():
     engine = engine_of(1, name="b")
-    engine.add(served("a"))
-    engine.set_state("c", 1, ModelState.UNAVAILABLE)
-    assert engine.model_names() == ["a", "b"]
+    engine.catalog.add(served("a"))
+    engine.catalog.set_state("c", 1, ModelState.UNAVAILABLE)
+    assert engine.catalog.names() == ["a", "b"]
 
 
 def test_the_index_has_a_row_for_each_version():
     engine = engine_of(10, 9, 0)
-    engine.set_state("a", NO_VERSION, ModelState.UNAVAILABLE, "no config")
-    engine.set_state("m", 11, ModelState.LOADING)
-    assert engine.index() == [
+    engine.catalog.set_state("a", NO_VERSION, ModelState.UNAVAILABLE, "no config")
+    engine.catalog.set_state("m", 11, ModelState.LOADING)
+    assert engine.catalog.index() == [
         IndexEntry("a", "", ModelState.UNAVAILABLE, "no config"),
         IndexEntry("m", "0", ModelState.READY),
         IndexEntry("m", "9", ModelState.READY),
@@ -557,16 +557,16 @@ def test_the_index_has_a_row_for_each_version():
 
 def test_the_index_may_be_of_ready_versions_only():
     engine = engine_of(9)
-    engine.set_state("m", 11, ModelState.LOADING)
-    assert engine.index(ready=True) == [IndexEntry("m", "9", ModelState.READY)]
+    engine.catalog.set_state("m", 11, ModelState.LOADING)
+    assert engine.catalog.index(ready=True) == [IndexEntry("m", "9", ModelState.READY)]
 
 
 def test_a_ready_model_tells_its_configuration():
     engine = engine_of(9)
-    assert engine.model_config("m", "").name == engine.model_config("m", "v9").name == "m"
+    assert engine.find("m", "").config.name == engine.find("m", "v9").config.name == "m"
     for name, version in (("M", ""), ("m", "8")):
         with pytest.raises(ModelNotFound):
-            engine.model_config(name, version)
+            engine.find(name, version)
 
 
 # --- readiness ---
@@ -574,16 +574,16 @@ def test_a_ready_model_tells_its_configuration():
 
 def test_an_engine_that_has_failed_is_neither_live_nor_ready():
     engine = Engine()
-    engine.fail()
-    assert (engine.is_live(), engine.is_ready()) == (False, False)
-    assert engine.state() is ServerState.FAILED_TO_INITIALIZE
+    engine.readiness.fail()
+    assert (engine.readiness.is_live(), engine.readiness.is_ready()) == (False, False)
+    assert engine.readiness.state() is ServerState.FAILED_TO_INITIALIZE
 
 
 def test_an_engine_is_live_from_the_start_and_ready_when_loaded():
     engine = engine_of(1)
-    assert (engine.is_live(), engine.is_ready()) == (True, False)
-    engine.finish_loading()
-    assert engine.is_ready()
+    assert (engine.readiness.is_live(), engine.readiness.is_ready()) == (True, False)
+    engine.readiness.finish_loading()
+    assert engine.readiness.is_ready()
 
 
 @pytest.mark.parametrize(
@@ -596,38 +596,38 @@ def test_an_engine_is_live_from_the_start_and_ready_when_loaded():
 )
 def test_an_engine_without_models_is_ready_where_that_is_accepted(accepting):
     engine = Engine(**accepting)
-    assert not engine.is_ready()
-    engine.finish_loading()
-    assert (engine.is_ready(), engine.lacks_models()) == (True, False)
+    assert not engine.readiness.is_ready()
+    engine.readiness.finish_loading()
+    assert (engine.readiness.is_ready(), engine.readiness.lacks_models()) == (True, False)
 
 
 def test_an_engine_without_models_is_not_ready():
     engine = Engine()
-    assert not engine.lacks_models()  # it may still find some
-    engine.finish_loading()
-    assert (engine.is_ready(), engine.lacks_models()) == (False, True)
-    engine.set_state("m", 1, ModelState.UNAVAILABLE, "failed")
-    assert (engine.is_ready(), engine.lacks_models()) == (False, False)
-    engine.add(served())
-    assert (engine.is_ready(), engine.lacks_models()) == (True, False)
+    assert not engine.readiness.lacks_models()  # it may still find some
+    engine.readiness.finish_loading()
+    assert (engine.readiness.is_ready(), engine.readiness.lacks_models()) == (False, True)
+    engine.catalog.set_state("m", 1, ModelState.UNAVAILABLE, "failed")
+    assert (engine.readiness.is_ready(), engine.readiness.lacks_models()) == (False, False)
+    engine.catalog.add(served())
+    assert (engine.readiness.is_ready(), engine.readiness.lacks_models()) == (True, False)
 
 
 @pytest.mark.parametrize("state", [ModelState.UNAVAILABLE, ModelState.LOADING])
 @pytest.mark.parametrize("strict", [True, False])
 def test_one_version_that_is_not_ready_makes_a_strict_engine_not_ready(state, strict):
     engine = Engine(strict_readiness=strict)
-    engine.add(served())
-    engine.set_state("m", 2, state)
-    engine.finish_loading()
-    assert engine.is_ready() is not strict
+    engine.catalog.add(served())
+    engine.catalog.set_state("m", 2, state)
+    engine.readiness.finish_loading()
+    assert engine.readiness.is_ready() is not strict
 
 
 def test_a_draining_engine_is_live_not_ready_and_still_answers():
     engine = engine_of(1)
-    engine.finish_loading()
+    engine.readiness.finish_loading()
     engine.drain()
-    assert (engine.is_live(), engine.is_ready()) == (True, False)
-    assert engine.is_model_ready("m", "")
+    assert (engine.readiness.is_live(), engine.readiness.is_ready()) == (True, False)
+    assert engine.catalog.is_ready("m", "")
     assert infer(engine, ask_for()).model == "m"
 
 
@@ -637,21 +637,21 @@ def test_a_draining_engine_is_live_not_ready_and_still_answers():
 )
 def test_a_model_is_ready_when_the_version_meant_is(version, is_ready):
     engine = engine_of(1)
-    engine.set_state("m", 2, ModelState.UNAVAILABLE)
-    engine.set_state("m", 3, ModelState.LOADING)
-    assert engine.is_model_ready("m", version) is is_ready
+    engine.catalog.set_state("m", 2, ModelState.UNAVAILABLE)
+    engine.catalog.set_state("m", 3, ModelState.LOADING)
+    assert engine.catalog.is_ready("m", version) is is_ready
 
 
 def test_a_model_without_a_ready_version_is_not_ready():
     engine = Engine()
-    engine.set_state("m", 1, ModelState.LOADING)
-    assert engine.is_model_ready("m", "") is False
+    engine.catalog.set_state("m", 1, ModelState.LOADING)
+    assert engine.catalog.is_ready("m", "") is False
 
 
 @pytest.mark.parametrize(("name", "version"), [("M", ""), ("m", "2"), ("m", "one")])
 def test_readiness_of_what_is_not_there_is_not_found(name, version):
     with pytest.raises(ModelNotFound):
-        engine_of(1).is_model_ready(name, version)
+        engine_of(1).catalog.is_ready(name, version)
 
 
 # --- loading repositories ---
@@ -672,8 +672,8 @@ def test_all_backends_serve_from_one_repository(repository, onnx_sum, ask):
     async def go():
         engine = Engine()
         await engine.load_all([root])
-        assert engine.is_ready()
-        assert engine.model_names() == ["echo", "odd", "often", "sum"]
+        assert engine.readiness.is_ready()
+        assert engine.catalog.names() == ["echo", "odd", "often", "sum"]
         total = await engine.infer(ask("sum", A=[[1, 2]], B=[[3, 4]]))
         same = await engine.infer(ask("echo", INPUT0=[[1, 2], [3, 4]]))
         zeros = await engine.infer(ask("odd", INPUT0=[7]))
@@ -693,7 +693,7 @@ def test_versions_are_loaded_as_the_policy_says(repository):
     async def go():
         engine = Engine()
         await engine.load_all([root])
-        versions = engine.model_metadata("m", "").versions
+        versions = engine.catalog.metadata("m", "").versions
         await engine.close(PATIENCE_S)
         return versions
 
@@ -717,8 +717,8 @@ def test_models_that_fail_are_listed_with_reasons_and_the_others_serve(
             await engine.load_all([root])
         answer = await engine.infer(ask("echo", INPUT0=[[1, 2]]))
         assert answer.outputs[0].numpy().tolist() == [[1, 2]]
-        assert not engine.is_ready()
-        index = engine.index()
+        assert not engine.readiness.is_ready()
+        index = engine.catalog.index()
         await engine.close(PATIENCE_S)
         return {entry.name: entry for entry in index}
 
@@ -741,7 +741,7 @@ def test_a_repository_that_is_not_there_is_an_error(tmp_path):
     engine = Engine()
     with pytest.raises(InvalidConfig, match="nowhere"):
         asyncio.run(engine.load_all([tmp_path / "nowhere"]))
-    assert not engine.is_ready()
+    assert not engine.readiness.is_ready()
 
 
 def test_a_path_may_be_text_and_several_repositories_serve_together(repository, tmp_path):
@@ -752,7 +752,7 @@ def test_a_path_may_be_text_and_several_repositories_serve_together(repository, 
     async def go():
         engine = Engine()
         await engine.load_all([str(root), tmp_path / "more"])
-        names = engine.model_names()
+        names = engine.catalog.names()
         await engine.close(PATIENCE_S)
         return names
 
@@ -767,9 +767,9 @@ def test_while_models_load_they_say_so_and_those_that_have_loaded_serve(theirs, 
         engine = Engine(load_options=LoadOptions(model_load_thread_count=1))
         loading = asyncio.create_task(engine.load_all([root]))
         assert await asyncio.to_thread(theirs.opening.wait, PATIENCE_S)
-        states = [(entry.name, entry.state) for entry in engine.index()]
+        states = [(entry.name, entry.state) for entry in engine.catalog.index()]
         assert states == [("echo", ModelState.READY), ("slow", ModelState.LOADING)]
-        assert not engine.is_ready()
+        assert not engine.readiness.is_ready()
         await engine.infer(ask("echo", INPUT0=[[1, 2]]))
         with pytest.raises(
             Unavailable, match="'slow' has no available versions: it is still loading"
@@ -778,7 +778,7 @@ def test_while_models_load_they_say_so_and_those_that_have_loaded_serve(theirs, 
         theirs.may_open.set()
         await loading
         await engine.infer(ask("slow", A=[1]))
-        assert engine.is_ready()
+        assert engine.readiness.is_ready()
         await engine.close(PATIENCE_S)
 
     asyncio.run(go())
@@ -791,7 +791,7 @@ def test_as_many_models_load_at_once_as_there_are_threads(theirs, repository):
     async def go():
         engine = Engine(load_options=LoadOptions(model_load_thread_count=2))
         await engine.load_all([root])
-        assert engine.is_ready()
+        assert engine.readiness.is_ready()
         await engine.close(PATIENCE_S)
 
     asyncio.run(go())
@@ -805,8 +805,8 @@ def test_closing_waits_for_requests_that_run_and_takes_no_more():
     instance = Echo()
     instance.may_end.clear()
     engine = Engine()
-    engine.add(served(instance=instance))
-    engine.finish_loading()
+    engine.catalog.add(served(instance=instance))
+    engine.readiness.finish_loading()
 
     async def go():
         running = asyncio.create_task(engine.infer(ask_for()))
@@ -815,7 +815,7 @@ def test_closing_waits_for_requests_that_run_and_takes_no_more():
         for _ in range(5):
             await asyncio.sleep(0)
         assert not instance.is_closed
-        assert not engine.is_ready()
+        assert not engine.readiness.is_ready()
         with pytest.raises(ModelNotFound):
             await engine.infer(ask_for())
         instance.may_end.set()
@@ -830,8 +830,8 @@ def test_closing_gives_a_model_that_hangs_no_longer_than_asked():
     instance, other = Echo(), Echo()
     instance.may_end.clear()
     engine = Engine()
-    engine.add(served(instance=instance))
-    engine.add(served("n", instance=other))
+    engine.catalog.add(served(instance=instance))
+    engine.catalog.add(served("n", instance=other))
 
     async def go():
         running = asyncio.create_task(engine.infer(ask_for()))
@@ -852,8 +852,8 @@ def test_a_model_that_does_not_close_is_told_of_and_the_others_close(caplog):
 
     other = Echo()
     engine = Engine()
-    engine.add(served(instance=Stuck()))
-    engine.add(served("n", instance=other))
+    engine.catalog.add(served(instance=Stuck()))
+    engine.catalog.add(served("n", instance=other))
     with caplog.at_level(logging.ERROR, "inferd.engine"):
         asyncio.run(engine.close(PATIENCE_S))
     assert other.is_closed

@@ -66,8 +66,10 @@ def site(*, decoupled=False, error=None):
     capacity = engine.capacity
     outer = Stepping(Steps(engine, capacity), capacity, streams=decoupled)
     inner = Slow(capacity, error)
-    engine.add(Served(ModelConfig(name="outer"), 1, "ensemble", outer))
-    engine.add(Served(ModelConfig(name="inner", decoupled=decoupled), 1, "onnx_onnxv1", inner))
+    engine.catalog.add(Served(ModelConfig(name="outer"), 1, "ensemble", outer))
+    engine.catalog.add(
+        Served(ModelConfig(name="inner", decoupled=decoupled), 1, "onnx_onnxv1", inner)
+    )
     capacity.max_requests = 1
     return engine, outer, inner
 
@@ -130,9 +132,11 @@ def ask_traced(trace, *, decoupled=False, error=None):
         engine = Engine()
         capacity = engine.capacity
         outer = Chaining(Steps(engine, capacity))
-        engine.add(Served(ModelConfig("outer", decoupled=decoupled), 1, "ensemble", outer))
+        engine.catalog.add(Served(ModelConfig("outer", decoupled=decoupled), 1, "ensemble", outer))
         inner = Slow(capacity, error)
-        engine.add(Served(ModelConfig("inner", decoupled=decoupled), 7, "onnx_onnxv1", inner))
+        engine.catalog.add(
+            Served(ModelConfig("inner", decoupled=decoupled), 7, "onnx_onnxv1", inner)
+        )
         outside = TracedEngine(engine, trace)
         if decoupled:
             assert len([one async for one in outside.stream(InferRequest("outer"))]) == 1
@@ -165,7 +169,7 @@ def test_of_a_request_with_too_many_steps_the_last_ones_are_not_traced():
     trace = Trace(1, "outer", TraceSettings(levels=("TIMESTAMPS",)))
     engine = Engine()
     models = Steps(engine, engine.capacity)
-    engine.add(Served(ModelConfig("inner"), 1, "onnx_onnxv1", Slow(engine.capacity)))
+    engine.catalog.add(Served(ModelConfig("inner"), 1, "onnx_onnxv1", Slow(engine.capacity)))
 
     async def go():
         for _ in range(MAX_CHILDREN + 1):
@@ -199,7 +203,7 @@ def prompt_site(outcome, **config):
     served = Served(
         ModelConfig("inner", **config), 7, "onnx_onnxv1", Prompt(engine.capacity, outcome)
     )
-    engine.add(served)
+    engine.catalog.add(served)
     return engine, Steps(engine, engine.capacity), served
 
 

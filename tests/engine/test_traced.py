@@ -67,7 +67,7 @@ def engine_of(instance, *, decoupled=False):
     )
     execution = Execution("m", [Opened(instance, instance)], may_run_inline=False)
     engine = Engine()
-    engine.add(Served(config, 3, "identity", DirectScheduler(execution)))
+    engine.catalog.add(Served(config, 3, "identity", DirectScheduler(execution)))
     return engine
 
 

@@ -36,7 +36,7 @@ class Waiting:
 def add(engine, name="m", version=1, counts=None, born=0):
     served = Served(ModelConfig(name), version, "identity", Idle(), counts or new_counts())
     served.counts.born = born
-    engine.add(served)
+    engine.catalog.add(served)
     return served
 
 
@@ -171,7 +171,7 @@ def test_what_passes_is_no_progress():
     before = engine.whole.progress()
     served.scheduler = Waiting()
     engine.capacity.request_count += 1
-    engine.numbers()
+    engine.whole.numbers()
     asyncio.run(engine.whole.fresh())
     assert engine.whole.progress() == before
 
@@ -201,14 +201,14 @@ class Watched(Counts):
 def test_rows_are_made_again_only_if_there_is_something_new():
     engine = Engine()
     served = add(engine, counts=Watched())
-    first = engine.numbers()
-    assert engine.numbers() == first
+    first = engine.whole.numbers()
+    assert engine.whole.numbers() == first
     assert served.counts.reads == 1
     served.scheduler = Waiting()
-    assert engine.numbers() != first
+    assert engine.whole.numbers() != first
     EVENTS[0](served.counts, MS, 1)
-    engine.numbers()
-    engine.numbers()
+    engine.whole.numbers()
+    engine.whole.numbers()
     assert served.counts.reads == 3
 
 
@@ -222,7 +222,7 @@ def test_durations_that_were_told_of_are_told_of_again_with_what_has_aged(monkey
     EVENTS[0](served.counts, MS, 1)
 
     def steps():
-        [entry] = decode(engine.numbers()).models
+        [entry] = decode(engine.whole.numbers()).models
         return list(entry.numbers().counted.samples[0])
 
     assert steps() == [0]
@@ -235,17 +235,17 @@ def test_durations_that_were_told_of_are_told_of_again_with_what_has_aged(monkey
 def test_the_numbers_of_a_model_that_is_gone_are_gone():
     engine = Engine()
     add(engine, "a")
-    engine.numbers()
+    engine.whole.numbers()
     engine.whole.catalog.clear()
-    assert decode(engine.numbers()).models == []
+    assert decode(engine.whole.numbers()).models == []
 
 
 def test_what_a_process_has_counted_is_told_after_its_end():
     [engine] = several(counts := new_counts()).engines.values()
     EVENTS[0](counts, MS, 1)
-    before = engine.numbers()
+    before = engine.whole.numbers()
     asyncio.run(engine.close(0.0))
-    assert engine.numbers() == before
+    assert engine.whole.numbers() == before
 
 
 # --- loads ---
@@ -267,7 +267,7 @@ def test_while_a_version_is_replaced_the_new_one_is_told_of_everywhere():
     EVENTS[0](new, MS, 1)
     add(processes.engines[1], counts=new, born=1)
     for engine in processes.engines.values():
-        [row] = asyncio.run(engine.all_statistics())
+        [row] = asyncio.run(engine.whole.all_statistics())
         assert row.inference_count == 1
 
 
@@ -279,11 +279,11 @@ def test_a_process_learns_by_which_changes_the_others_have_loaded_what_it_has():
     add(second, version=2, born=4)
     add(second, "elsewhere", born=9)
     add(young, version=2, born=7)
-    young.numbers()
-    young.whole.bear([one.numbers() for one in (first, second)])
-    found = {one.version: one.born for one in decode(young.numbers()).models}
+    young.whole.numbers()
+    young.whole.bear([one.whole.numbers() for one in (first, second)])
+    found = {one.version: one.born for one in decode(young.whole.numbers()).models}
     assert found == {"1": 5, "2": 7}
-    [row, _] = asyncio.run(young.all_statistics())
+    [row, _] = asyncio.run(young.whole.all_statistics())
     assert row.inference_count == 3
 
 
@@ -312,15 +312,15 @@ def test_what_is_the_case_now_is_added_and_the_tags_are_of_this_process():
 def test_only_what_serves_here_is_told_of():
     processes = several(Counts(), Counts())
     add(processes.engines[1], "elsewhere")
-    assert len(decode(processes.engines[1].numbers()).models) == 2
-    rows = asyncio.run(processes.engines[0].all_statistics())
+    assert len(decode(processes.engines[1].whole.numbers()).models) == 2
+    rows = asyncio.run(processes.engines[0].whole.all_statistics())
     assert [row.name for row in rows] == ["m"]
 
 
 def test_nobody_is_asked_about_a_model_that_is_not_there():
     processes = several(Counts(), Counts())
     with pytest.raises(InvalidRequest, match="model 'nope' is not available"):
-        asyncio.run(processes.engines[0].all_statistics("nope"))
+        asyncio.run(processes.engines[0].whole.all_statistics("nope"))
     assert processes.asked == []
 
 
@@ -338,7 +338,7 @@ def test_processes_add_up_what_the_operating_system_tells():
     one = of_process()
     assert both["process_resident_memory_bytes"] > 1.5 * one["process_resident_memory_bytes"]
     assert both["process_start_time_seconds"] == one["process_start_time_seconds"]
-    assert other.others is not None
+    assert other.whole.others is not None
 
 
 def test_the_crashes_that_the_youngest_process_knows_of_are_all():
@@ -371,7 +371,7 @@ def test_numbers_that_cannot_be_read_are_an_error():
     processes = several(Counts(), Counts())
     processes.ended = [b"\x80"]
     with pytest.raises(InferdError, match="the numbers of a process cannot be read"):
-        asyncio.run(processes.engines[0].all_statistics())
+        asyncio.run(processes.engines[0].whole.all_statistics())
 
 
 async def turns_while(work):

@@ -3,7 +3,8 @@
 import pytest
 from world import World
 
-from inferd.fleet.fleet import ENDED, LINES, MODELS, Fleet, Rules
+from inferd.fleet.fleet import Fleet, Rules
+from inferd.fleet.inquiries import ENDED, LINES, MODELS
 from inferd.fleet.members import State
 from inferd.fleet.messages import (
     Answered,
@@ -129,13 +130,13 @@ def notes():
 
 def test_new_processes_that_do_not_start_leave_the_server_as_it_is(notes):
     for time in range(MOST_FAILURES + 1):
-        assert notes.fleet.roll() == ""
-        assert notes.fleet.roll() == "processes are being replaced already"
+        assert notes.fleet.replacements.roll() == ""
+        assert notes.fleet.replacements.roll() == "processes are being replaced already"
         notes.fleet.hear(notes.spawned, CannotStart())
         assert notes.killed[time:] == [notes.spawned]
         notes.fleet.lost(notes.spawned, "SIGKILL")
-        assert notes.fleet.replacement.state is ReplacementState.FAILED
-        assert notes.fleet.replacement.number == time + 1
+        assert notes.fleet.replacements.last.state is ReplacementState.FAILED
+        assert notes.fleet.replacements.last.number == time + 1
     notes.now_s += 1000.0
     notes.fleet.check_time()
     assert [one.number for one in notes.fleet.members.ready()] == [1, 2]
@@ -143,25 +144,25 @@ def test_new_processes_that_do_not_start_leave_the_server_as_it_is(notes):
 
 
 def test_a_replacement_is_done_when_the_last_old_process_has_ended(notes):
-    notes.fleet.roll()
+    notes.fleet.replacements.roll()
     for old in (1, 2):
-        assert notes.fleet.replacement.replaced_count == old - 1
+        assert notes.fleet.replacements.last.replaced_count == old - 1
         notes.fleet.hear(notes.spawned, ModelsLoaded())
-        assert notes.fleet.replacement.replaced_count == old
-        assert notes.fleet.replacement.state is ReplacementState.RUNNING
+        assert notes.fleet.replacements.last.replaced_count == old
+        assert notes.fleet.replacements.last.state is ReplacementState.RUNNING
         notes.fleet.lost(old, "exit code 0")
-    assert notes.fleet.replacement.state is ReplacementState.DONE
+    assert notes.fleet.replacements.last.state is ReplacementState.DONE
 
 
 def test_a_process_knows_where_the_one_it_replaces_is_before_it_takes_its_place(notes):
-    notes.fleet.roll()
+    notes.fleet.replacements.roll()
     notes.fleet.hear(notes.spawned, ModelsLoaded())
     said = [message for number, message in notes.sent if number == notes.spawned]
     assert said == [ReadySockets({0: "1", 1: "2"}), Begin(), *[ReadySockets({0: "3", 1: "2"})] * 2]
 
 
 def test_a_change_asked_of_a_process_that_is_replaced_is_made_in_all_before_it_ends(notes):
-    notes.fleet.roll()
+    notes.fleet.replacements.roll()
     notes.fleet.hear(notes.spawned, ModelsLoaded())
     assert notes.fleet.members.get(1).state is State.DRAINING
     del notes.sent[:]
@@ -174,7 +175,7 @@ def test_a_change_asked_of_a_process_that_is_replaced_is_made_in_all_before_it_e
 
 
 def test_a_change_does_not_wait_for_a_process_that_was_replaced_and_has_ended(notes):
-    notes.fleet.roll()
+    notes.fleet.replacements.roll()
     notes.fleet.hear(notes.spawned, ModelsLoaded())
     notes.fleet.hear(2, Propose(1, "models", "m", b"change"))
     for number in (2, 3):
@@ -195,24 +196,24 @@ def test_a_process_that_somebody_else_stops_is_replaced_first(notes):
     assert notes.spawned == new + 1  # in the place of the other one
     notes.fleet.hear(notes.spawned, Retire())  # it does not serve yet: nobody misses it
     assert notes.killed == [notes.spawned]
-    assert (notes.fleet.restarts.count, notes.fleet.replacement) == (0, None)
+    assert (notes.fleet.restarts.count, notes.fleet.replacements.last) == (0, None)
 
 
 def test_one_that_is_stopped_while_all_are_replaced_is_not_replaced_twice(notes):
-    notes.fleet.roll()
+    notes.fleet.replacements.roll()
     for old in (1, 2):
         for number in (1, 2):
             notes.fleet.hear(number, Retire())
         notes.fleet.hear(notes.spawned, ModelsLoaded())
         notes.fleet.lost(old, "exit code 0")
-    assert notes.fleet.replacement.replaced_count == 2
-    assert notes.fleet.replacement.state is ReplacementState.DONE
+    assert notes.fleet.replacements.last.replaced_count == 2
+    assert notes.fleet.replacements.last.state is ReplacementState.DONE
     assert [one.number for one in notes.fleet.members.ready()] == [3, 4]
     assert notes.spawned == 4
 
 
 def test_a_process_that_ends_while_it_is_replaced_is_started_again_if_the_new_one_fails(notes):
-    notes.fleet.roll()
+    notes.fleet.replacements.roll()
     new = notes.spawned
     notes.fleet.lost(1, "SIGSEGV")
     notes.fleet.lost(new, "SIGSEGV")
@@ -230,17 +231,17 @@ def test_the_supervisor_hears_how_the_log_has_changed(notes):
 
 def test_the_supervisor_gets_a_reply_or_none(notes):
     answers = []
-    notes.fleet.ask(MODELS, answers.append)
+    notes.fleet.inquiries.ask(MODELS, answers.append)
     number, question = notes.sent[-1]
     assert question == Question(question.number, MODELS)
     notes.fleet.hear(number, Reply(question.number, b"yes"))
-    notes.fleet.ask(MODELS, answers.append)
+    notes.fleet.inquiries.ask(MODELS, answers.append)
     notes.fleet.lost(number, "SIGSEGV")
-    notes.fleet.ask(MODELS, answers.append)
+    notes.fleet.inquiries.ask(MODELS, answers.append)
     notes.now_s += WAIT_S
     notes.fleet.check_time()
     notes.fleet.lost(2, "SIGSEGV")
-    notes.fleet.ask(MODELS, answers.append)
+    notes.fleet.inquiries.ask(MODELS, answers.append)
     assert answers == [(b"yes",), (), (), ()]
 
 

@@ -10,7 +10,8 @@ import itertools
 import random
 
 from inferd.fleet.changes import gate_of
-from inferd.fleet.fleet import NUMBERS, Fleet, Rules
+from inferd.fleet.fleet import Fleet, Rules
+from inferd.fleet.inquiries import NUMBERS
 from inferd.fleet.members import State
 from inferd.fleet.messages import (
     Answered,
@@ -256,6 +257,9 @@ class World:
     def end_all(self, code):
         self.ended_at = self.now
 
+    def lines(self, count):
+        return b"lines after %d" % count
+
     def end(self, process, why=None):
         if isinstance(process, int):  # the Shell's end(code)
             assert self.ended_at is None
@@ -319,7 +323,7 @@ class World:
         elif what < 0.78:
             one.say(Retire())
         elif what < 0.83:
-            self.fleet.roll()
+            self.fleet.replacements.roll()
         elif what < 0.85:
             self.files[self.random.choice(["models/a", "models/b"])] = self.random.random()
         else:
@@ -392,7 +396,7 @@ class World:
             self.run_until(self.now + 10)
             self.load_all()
         self.run_until(self.now + 20)
-        replacement = self.fleet.replacement
+        replacement = self.fleet.replacements.last
         if replacement is not None and replacement.state is ReplacementState.RUNNING:
             self.run_until(self.now + 40)  # one that began while a process was deaf
         if self.ended_at is None and not self.fleet.is_stopping:

@@ -61,7 +61,7 @@ class Together:
 
     def counted(self, model):
         """Return the successes, failures and executions of a model in each process."""
-        rows = [engine.statistics(model)[0] for engine in self.engines]
+        rows = [engine.whole.statistics(model)[0] for engine in self.engines]
         return [
             (row.inference_stats.success.count, row.inference_stats.fail.count, row.execution_count)
             for row in rows

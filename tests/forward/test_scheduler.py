@@ -331,7 +331,9 @@ def test_an_execution_that_requests_share_is_counted_where_it_runs(together, ask
                 *(all_.engines[n].infer(ask("m", INPUT0=[[i]])) for i, n in enumerate(places))
             )
             counted = all_.counted("m")
-            queues = [all_.engines[n].statistics("m")[0].inference_stats.queue for n in (0, 1)]
+            queues = [
+                all_.engines[n].whole.statistics("m")[0].inference_stats.queue for n in (0, 1)
+            ]
             return [values(one) for one in found], counted[owner], counted[other], queues
 
     found, at_owner, at_other, queues = asyncio.run(go())
@@ -349,7 +351,7 @@ def test_more_instances_go_to_the_processes_in_turn(together, ask):
             for count in (4, 5, 2, 6):
                 (all_.root / "m" / "config.pbtxt").write_text(config % count)
                 for engine in all_.engines:
-                    await asyncio.gather(*await engine.look())
+                    await asyncio.gather(*await engine.control.look())
                 asks = [e.infer(ask("m", IN=[1])) for e in all_.engines for _ in range(12)]
                 pids = {values(one)[0] for one in await asyncio.gather(*asks)}
                 found.append((sorted(all_.instance_counts("m")), len(pids)))
@@ -370,7 +372,7 @@ def test_while_processes_change_a_version_each_has_the_old_and_the_new_one(toget
             found = [values(await other.infer(ask("m", IN=[2])))]
             await owner.load(LoadRequest("m"))
             found.append(values(await other.infer(ask("m", IN=[3]))))
-            await other.unload(UnloadRequest("m"))
+            await other.changes.unload(UnloadRequest("m"))
             return found
 
     assert asyncio.run(go()) == [[4], [6]]

@@ -8,19 +8,11 @@ SRC = Path(__file__).parents[2] / "src/inferd"
 MOST = 25
 
 REASONS = {
-    "engine/engine.py:Engine": "the entrance for every protocol: a method per verb",
     "client/aio/client.py:AsyncClient": "a method per call of the protocol",
     "client/sync/client.py:Client": "generated from AsyncClient",
     "client/aio/http2.py:AsyncGrpcConnection": "to be cut: connection and calls",
     "client/sync/http2.py:GrpcConnection": "generated from AsyncGrpcConnection",
-    "fleet/fleet.py:Fleet": "to be cut: members, changes, and what is shown of them",
-    "schedulers/sequence.py:SequenceScheduler": "to be cut: rounds of iterative sequences",
-    "schedulers/dynamic.py:DynamicScheduler": "ten of them are verbs of Scheduler and Resizable",
-    "server/supervisor.py:_Supervisor": "to be cut: processes, and what they are told",
-    "server/server.py:Server": "to be cut: ports, and the life of the server",
     "http/h1/connection.py:HttpConnection": "asyncio's protocol has seven of them",
-    "backends/worker/instance.py:WorkerInstance": "AsyncInstance has nine of them",
-    "backends/worker/supervisor.py:Supervisor": "to be cut: the process, and what is said of it",
 }
 """The classes with more, and why; none is added without a reason, and none stays without one."""
 

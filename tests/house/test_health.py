@@ -122,7 +122,7 @@ def test_health_answers_at_once_while_models_load_run_and_hang(repository):
         loading = asyncio.create_task(server.load())
         while_loading = await times(server, loading)
         engine = server.engine
-        assert engine.model_names() == ["big", "hang", "tiny"]
+        assert engine.catalog.names() == ["big", "hang", "tiny"]
         hanging = asyncio.create_task(engine.infer(request_of("hang", "INPUT0", (1,))))
         running = asyncio.gather(
             *(infer(engine, request_of("big", "X", (256, WIDTH)), 3) for _ in range(2)),

@@ -41,7 +41,7 @@ pytestmark = pytest.mark.plain
 
 TO_THE_ENGINE_AND_BACK = [
     "engine.Engine.begin",
-    "engine.Engine._find",
+    "engine.Engine.find",
     "request_check.RequestCheck.check",
     "dynamic.DynamicScheduler.run_now",  # or DirectScheduler.run_now, without batching
     "execution.Execution.run_now",
@@ -121,8 +121,7 @@ TRTIS_HOPS = [  # of a request like one before but for its id and values
     "http_infer.TrtisHttpCodec.decode",
     "http.decode_request_header",
     "trtis.Trtis.form",
-    "engine.Engine.model_config",
-    "engine.Engine._find",
+    "engine.Engine.find",
     "http.Body.__init__",
     "infer.Form.decode_request",
     "http.Body.take_all",

@@ -17,7 +17,7 @@ PARTS = ("api/trtis", "wire/trtis", "client/trtis.py")
 SAYS_TRTIS = {
     "config/sections/details.py": "the option that turns it off, as any option is declared there",
     "config/sections/ignored.py": "options of its own server, listed after that one",
-    "schedulers/sequence.py": "an error, which says how clients of either API spell an id",
+    "schedulers/sequence_parts/sequences.py": "an error: how clients of either API spell an id",
 }
 """The modules that name it all the same, each with its reason."""
 

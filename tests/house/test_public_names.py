@@ -28,9 +28,9 @@ def test_nothing_public_is_missing_from_the_list():
 )
 def test_every_plug_says_what_it_asks_for(plug):
     methods = [
-        method
-        for name, method in vars(plug).items()
-        if inspect.isfunction(method) and not name.startswith("_")
+        one
+        for name, one in vars(plug).items()
+        if (inspect.isfunction(one) or isinstance(one, property)) and not name.startswith("_")
     ]
     if plug.__module__ == interfaces.__name__:
         assert methods

@@ -42,8 +42,8 @@ def engine_with(*, may_run_inline):
     instance = Echo()
     execution = Execution("m", [Opened(instance, instance)], may_run_inline=may_run_inline)
     engine = Engine()
-    engine.add(Served(config, 1, "onnx_onnxv1", DirectScheduler(execution)))
-    engine.finish_loading()
+    engine.catalog.add(Served(config, 1, "onnx_onnxv1", DirectScheduler(execution)))
+    engine.readiness.finish_loading()
     return engine
 
 

@@ -194,7 +194,7 @@ async def test_a_stream_of_events_that_is_refused_at_its_first_says_when_to_come
     async with serving() as site:
         tensor = ModelInput("T", *LIKE_T)
         config = ModelConfig("full", input=(tensor,), output=(ModelOutput("T", *LIKE_T),))
-        site.engine.add(Served(config, 1, "onnx_onnxv1", Full()))
+        site.engine.catalog.add(Served(config, 1, "onnx_onnxv1", Full()))
         client = await site.connect()
         request = post(b'{"T": [1.5]}', "Connection: close", model="full")
         await client.send(request.replace(b"/infer", b"/generate_stream"))

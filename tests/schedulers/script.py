@@ -88,7 +88,7 @@ async def _serve(config, script, takes_ms, told):
 
     scheduler = choose_scheduler(config, execution_of, instance_count, timer=SimulatedTimer)
     engine = Engine()
-    engine.add(Served(config, 1, "simulated", scheduler, counts))
+    engine.catalog.add(Served(config, 1, "simulated", scheduler, counts))
     tasks = {}
     for word in script.split():
         if word.startswith("@"):
@@ -99,7 +99,7 @@ async def _serve(config, script, takes_ms, told):
             request = _request(config, word)
             tasks[request.id] = asyncio.create_task(_ask(engine, request, told))
     await asyncio.gather(*tasks.values(), return_exceptions=True)
-    [told.statistics] = engine.statistics("m")
+    [told.statistics] = engine.whole.statistics("m")
     await engine.close(PATIENCE_S)
 
 

@@ -363,7 +363,7 @@ def test_a_cancelled_request_in_the_backlog_leaves_nothing_behind():
         await passes(1)
         waits.task.cancel()
         await ended(waits)
-        assert (list(scheduler._live), list(scheduler._backlog)) == (["a"], [])
+        assert (list(scheduler._live), list(scheduler._sequences.backlog)) == (["a"], [])
         assert scheduler.pending_count == 0
 
     simulate(serve)

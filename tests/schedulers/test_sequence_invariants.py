@@ -151,8 +151,8 @@ class World:
         await asyncio.gather(*(self._client(id, fate) for id, fate in self.fates.items()))
         await passes(2 * IDLE_MS)
         assert not self.scheduler._live
-        assert not self.scheduler._backlog
-        assert not self.scheduler._idle
+        assert not self.scheduler._sequences.backlog
+        assert not self.scheduler._sequences.idle
         assert self.scheduler.pending_count == 0
         free = len(list(iter(self.scheduler._instances._slots.take, None)))
         assert free == model.instance_count * model.per_instance, "a slot is lost"
@@ -230,7 +230,7 @@ class World:
     def _check_nothing_is_held(self):
         scheduler, now_ns = self.scheduler, self.now_ns()
         taken = sum(len(instance.sequences) for instance in scheduler._instances.all())
-        if scheduler._backlog:
+        if scheduler._sequences.backlog:
             assert taken == self.model.instance_count * self.model.per_instance, "a slot is free"
         for instance, execution in zip(scheduler._instances.all(), self.executions, strict=True):
             assert instance.is_busy == bool(execution.running)

@@ -100,7 +100,7 @@ class Site:
 
     def count(self, model):
         """Return how many requests are under way on the server, and how many wait for a model."""
-        [served] = self.server.engine._catalog.served(model)
+        [served] = self.server.engine.catalog.served(model)
         return self.server.engine.capacity.request_count, served.scheduler.pending_count
 
 
@@ -137,7 +137,7 @@ def serving(repository, test, transport="own", **options):
             async with grpc.aio.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
                 await test(Site(server, service_pb2_grpc.GRPCInferenceServiceStub(channel)))
         finally:
-            for served in server.engine._catalog.served():
+            for served in server.engine.catalog.served():
                 release(served.scheduler)
             await server.stop()
 
@@ -298,7 +298,7 @@ def test_what_waits_for_a_resource_leaves_when_nobody_waits_for_it(sharing):
             code, _ = await failed(site.call("ok", timeout=0.1))
             assert code is grpc.StatusCode.DEADLINE_EXCEEDED
             await until(lambda: site.count("ok") == (1, 0))
-        rows = site.server.engine.statistics("ok")
+        rows = site.server.engine.whole.statistics("ok")
         assert rows[0].execution_count == 0
 
     serving(sharing, test, rate_limit="execution_count")

@@ -199,7 +199,7 @@ def test_a_server_that_ends_lets_nobody_wait_for_others(models):
 
 
 def waiting_count(server, model):
-    [served] = server.engine._catalog.served(model)
+    [served] = server.engine.catalog.served(model)
     return served.scheduler.pending_count
 
 

@@ -140,7 +140,7 @@ def test_a_model_that_answers_at_random_is_told_from_it(tmp_path):
 @pytest.mark.slow
 def test_a_model_that_keeps_rows_apart_is_joined_once_that_was_seen(tmp_path):
     def is_over(asked, engine):
-        is_joined = engine.shown_config("m", "").parameters["inferd_joined"] == "joined"
+        is_joined = engine.find("m", "").shown_config().parameters["inferd_joined"] == "joined"
         if is_joined and not asked.end:
             asked.end = asked.count + 3000
         return 0 < asked.end <= asked.count

@@ -67,7 +67,7 @@ def count(kind):
 
 
 def has_waiting(server, model):
-    [served] = server.engine._catalog.served(model)
+    [served] = server.engine.catalog.served(model)
     return served.scheduler.pending_count == 1
 
 

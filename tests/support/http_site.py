@@ -208,11 +208,11 @@ def models_for_tests(held):
     """Return an engine with models, FP32 [-1] in and out: see Site."""
     engine = Engine(allow_client_shm=True)
     for version in (1, 3):
-        engine.add(served("id", Identity(), version))
-    engine.add(served("a/b c", Identity()))
-    engine.add(served("held", held))
-    engine.add(served("failing", Failing(BackendFailed("the model broke"))))
-    engine.add(served("crashing", Failing(ArithmeticError("a secret"))))
+        engine.catalog.add(served("id", Identity(), version))
+    engine.catalog.add(served("a/b c", Identity()))
+    engine.catalog.add(served("held", held))
+    engine.catalog.add(served("failing", Failing(BackendFailed("the model broke"))))
+    engine.catalog.add(served("crashing", Failing(ArithmeticError("a secret"))))
     return engine
 
 
@@ -230,8 +230,8 @@ class Site:
     def is_loaded(self, *, broken=False):
         """Finish loading; with `broken`, one model has failed."""
         if broken:
-            self.engine.set_state("broken", 1, ModelState.UNAVAILABLE, "no good file")
-        self.engine.finish_loading()
+            self.engine.catalog.set_state("broken", 1, ModelState.UNAVAILABLE, "no good file")
+        self.engine.readiness.finish_loading()
 
     async def connect(self, **options):
         """Return a client; options are socket options set before it connects."""
@@ -309,7 +309,7 @@ def add_model():
     """add_model(engine, name, scheduler, setting=...) adds a model T -> T, FP32 [-1]."""
 
     def add(engine, name, scheduler, **settings):
-        engine.add(served(name, scheduler, **settings))
+        engine.catalog.add(served(name, scheduler, **settings))
 
     return add
 

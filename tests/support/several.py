@@ -15,11 +15,11 @@ class Several:
     def start(self, number, engine):
         """Have an engine be one of the processes."""
         self.engines[number] = engine
-        engine.others = _Others(self, number)
+        engine.whole.others = _Others(self, number)
 
     def keep(self, number):
         """Note the numbers of an engine, as it would send them from time to time."""
-        self.kept[number] = self.engines[number].numbers()
+        self.kept[number] = self.engines[number].whole.numbers()
 
     def end(self, number):
         """Have a process end at once; what it has not sent is lost."""

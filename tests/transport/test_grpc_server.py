@@ -155,8 +155,8 @@ def served(name, scheduler, datatype=DataType.FP32, **settings):
 def engine_with(*models):
     engine = Engine()
     for model in models:
-        engine.add(model)
-    engine.finish_loading()
+        engine.catalog.add(model)
+    engine.readiness.finish_loading()
     return engine
 
 

@@ -98,11 +98,11 @@ def one_port(test):
         config = ModelConfig(
             name="m", input=(tensor,), output=(ModelOutput("OUT", DataType.FP32, (-1,)),)
         )
-        engine.add(Served(config, 1, "onnx_onnxv1", held))
+        engine.catalog.add(Served(config, 1, "onnx_onnxv1", held))
         held.counting = Counting()
         many = dataclasses.replace(config, name="many", decoupled=True)
-        engine.add(Served(many, 1, "onnx_onnxv1", held.counting))
-        engine.finish_loading()
+        engine.catalog.add(Served(many, 1, "onnx_onnxv1", held.counting))
+        engine.readiness.finish_loading()
         config = ServerConfig(http_port=1, grpc_port=1, **options)
         engine.capacity.max_bytes = config.max_inflight_bytes
         engine.capacity.max_requests = config.max_inflight_requests

@@ -102,7 +102,7 @@ class Driver:
         ending = resumed(self._running, waits_for)
         self._task = asyncio.get_running_loop().create_task(ending)
 
-    async def _take_over(self, waits_for: Any) -> None:
+    async def _take_over(self, waits_for: object) -> None:
         try:
             result = await resume(self._running, waits_for)
         except asyncio.CancelledError as error:

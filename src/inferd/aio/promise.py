@@ -34,7 +34,7 @@ def is_cancelled() -> bool:
 
 
 @coroutine
-def resume(running: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
+def resume(running: Coroutine[object, None, T], waits_for: object) -> Generator[object, None, T]:
     """Resume a coroutine that was started by hand and now waits for `waits_for`."""
     while True:
         try:
@@ -56,6 +56,6 @@ async def driven(running: Coroutine[Any, Any, T]) -> T:
     return await running
 
 
-async def resumed(running: Coroutine[Any, Any, T], waits_for: Any) -> T:
+async def resumed(running: Coroutine[object, None, T], waits_for: object) -> T:
     """Resume as `resume` does, in a task: from Python 3.12 on, a task takes only coroutines."""
     return await resume(running, waits_for)

@@ -33,7 +33,7 @@ async def in_daemon_thread(
 
 
 def start_thread(
-    function: Callable[[], Any], ended: Callable[[Any, BaseException | None], None], name: str
+    function: Callable[[], object], ended: Callable[[object, BaseException | None], None], name: str
 ) -> None:
     """Run `function` in a daemon thread; its result or error goes to `ended`, on the event loop."""
     loop = asyncio.get_running_loop()

@@ -1,7 +1,6 @@
 """The service grpc.health.v1.Health: a service is serving while the engine is ready."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any
 
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidRequest, ServiceNotFound, Unavailable
@@ -34,7 +33,7 @@ class HealthService:
             f"/{HEALTH_SERVICE}/Watch": Stream(self.watch),
         }
 
-    async def check(self, data: bytes, _call: Call) -> list[Any]:
+    async def check(self, data: bytes, _call: Call) -> list[object]:
         """Return the status of one service. Raises ServiceNotFound."""
         service = wire.decode_check_request(data)
         status = self._status(service)
@@ -45,13 +44,15 @@ class HealthService:
             raise ServiceNotFound(msg)
         return [wire.encode_check_response(status)]
 
-    async def list_all(self, data: bytes, _call: Call) -> list[Any]:
+    async def list_all(self, data: bytes, _call: Call) -> list[object]:
         """Return the status of each service."""
         wire.decode_list_request(data)
         statuses = {service: self._status(service) for service in self._services}
         return [wire.encode_list_response(statuses)]
 
-    async def watch(self, messages: AsyncIterator[bytes], _call: Call) -> AsyncIterator[list[Any]]:
+    async def watch(
+        self, messages: AsyncIterator[bytes], _call: Call
+    ) -> AsyncIterator[list[object]]:
         """Yield the status of a service, and each that differs from the one before."""
         service = wire.decode_check_request(await _only_message(messages))
         sent = None
@@ -72,7 +73,7 @@ class HealthService:
     def _status(self, service: str) -> Serving:
         if service not in self._services:
             return Serving.SERVICE_UNKNOWN
-        return Serving.SERVING if self._engine.is_ready() else Serving.NOT_SERVING
+        return Serving.SERVING if self._engine.readiness.is_ready() else Serving.NOT_SERVING
 
 
 async def _only_message(messages: AsyncIterator[bytes]) -> bytes:

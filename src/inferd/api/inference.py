@@ -110,7 +110,7 @@ class Inference:
             pass
         return await self._encode_large(request, response, message, call)
 
-    def begin_trace(self, model: str, call: Any) -> Trace | None:
+    def begin_trace(self, model: str, call: object) -> Trace | None:
         """Return the trace of a request that has arrived, None if it is not to be traced."""
         raise NotImplementedError
 
@@ -118,15 +118,17 @@ class Inference:
         """Add the chosen headers of `call` to the parameters of `request`."""
         raise NotImplementedError
 
-    def _check_model(self, message: Any, call: Any, engine: Engine | TracedEngine | None) -> None:
+    def _check_model(
+        self, message: object, call: object, engine: Engine | TracedEngine | None
+    ) -> None:
         """Check the model of a request that cannot be decoded: its error comes first."""
         model, version = self.codec.model_of(message, call)
         if model:
             (engine or self.engine).check_model(model, version)
 
     async def _infer_large(
-        self, message: Any, call: Any, engine: Engine | TracedEngine | None
-    ) -> Any:
+        self, message: object, call: object, engine: Engine | TracedEngine | None
+    ) -> object:
         """Answer a request that is too large to be decoded on the event loop."""
         try:
             request = await self._decode_large(message, call)
@@ -142,15 +144,19 @@ class Inference:
         return await self._infer_later(engine.infer(request), request, message, call)
 
     async def _infer_traced(
-        self, trace: Trace, request: InferRequest, message: Any, call: Any
-    ) -> Any:
+        self, trace: Trace, request: InferRequest, message: object, call: object
+    ) -> object:
         with until_sent(self._tracer, trace, self._sending):
             running = TracedEngine(self.engine, trace).infer(request)
             return await self._infer_later(running, request, message, call)
 
     async def _infer_later(
-        self, running: Awaitable[InferResponse], request: InferRequest, message: Any, call: Any
-    ) -> Any:
+        self,
+        running: Awaitable[InferResponse],
+        request: InferRequest,
+        message: object,
+        call: object,
+    ) -> object:
         """Answer a request that has to wait for its model."""
         response = await running
         try:
@@ -159,7 +165,7 @@ class Inference:
             pass
         return await self._encode_large(request, response, message, call)
 
-    async def _decode_large(self, message: Any, call: Any) -> InferRequest:
+    async def _decode_large(self, message: object, call: object) -> InferRequest:
         # Decoding is the expensive part; one that would be refused is refused first.
         if self._refuses_when_full and self._capacity.is_full:
             raise self._capacity.too_many_requests()
@@ -177,8 +183,8 @@ class Inference:
         return request
 
     def _encode_large(
-        self, request: InferRequest, response: InferResponse, message: Any, call: Any
-    ) -> Awaitable[Any]:
+        self, request: InferRequest, response: InferResponse, message: object, call: object
+    ) -> Awaitable[object]:
         encode = self.codec.encode_large
         return self._offload.run(Work.ENCODE, encode, request, response, message, call)
 

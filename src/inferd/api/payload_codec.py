@@ -76,7 +76,7 @@ class SampledCodec(InferCodec):
         """See InferCodec."""
         return self._codec.body_of(message, call)
 
-    def model_of(self, message: Any, call: Any) -> tuple[str, str]:
+    def model_of(self, message: object, call: object) -> tuple[str, str]:
         """See InferCodec."""
         return self._codec.model_of(message, call)
 
@@ -89,7 +89,7 @@ class SampledCodec(InferCodec):
             self._keep_response(request, response, answer)
         return answer
 
-    def encode_stream(self, request: InferRequest, response: InferResponse) -> list[Any]:
+    def encode_stream(self, request: InferRequest, response: InferResponse) -> list[object]:
         """See InferCodec."""
         answer = self._codec.encode_stream(request, response)
         # The empty last answer of a stream is no payload.
@@ -106,15 +106,17 @@ class SampledCodec(InferCodec):
             self._keep_response(request, response, answer)
         return answer
 
-    def rest_body(self, call: Any) -> tuple[list[Any], int | None] | None:
+    def rest_body(self, call: object) -> tuple[list[object], int | None] | None:
         """See InferCodec."""
         return self._codec.rest_body(call)
 
-    def rest_answer(self, answer: Any) -> tuple[list[Any], int | None] | None:
+    def rest_answer(self, answer: object) -> tuple[list[object], int | None] | None:
         """See InferCodec."""
         return self._codec.rest_answer(answer)
 
-    def _keep_request(self, request: InferRequest, message: Any, call: Any) -> None:
+    # --- what is kept ---
+
+    def _keep_request(self, request: InferRequest, message: object, call: object) -> None:
         try:
             policy = self._log.policy(request.model)
             sample = PayloadSample(_id_of(call), policy)
@@ -129,7 +131,9 @@ class SampledCodec(InferCodec):
         except Exception as error:  # noqa: BLE001  it must not make the request fail
             self._fail(error)
 
-    def _keep_response(self, request: InferRequest, response: InferResponse, answer: Any) -> None:
+    def _keep_response(
+        self, request: InferRequest, response: InferResponse, answer: object
+    ) -> None:
         sample: PayloadSample = request.sample
         if sample.policy.mode == "request":
             return
@@ -178,7 +182,7 @@ def copied(parts: list[Any], size: int) -> bytes:
     return b"".join(taken)
 
 
-def request_parts(request: InferRequest) -> tuple[list[Any], int | None]:
+def request_parts(request: InferRequest) -> tuple[list[object], int | None]:
     """Return `request` as a body of V2 over REST, with all tensors as binary data.
 
     Those in shared memory are read there.
@@ -190,13 +194,15 @@ def request_parts(request: InferRequest) -> tuple[list[Any], int | None]:
     return encode_infer_request(request, binary=True)
 
 
-def response_parts(request: InferRequest, response: InferResponse) -> tuple[list[Any], int | None]:
+def response_parts(
+    request: InferRequest, response: InferResponse
+) -> tuple[list[object], int | None]:
     """Return `response` as a body of V2 over REST, with all outputs as binary data.
 
     Those that were put into shared memory are read there.
     """
     places = {wanted.name: wanted.place for wanted in request.outputs}
-    blobs: list[Any] = []
+    blobs: list[object] = []
     outputs = []
     for tensor in response.outputs:
         place = places.get(tensor.name)
@@ -210,7 +216,7 @@ def response_parts(request: InferRequest, response: InferResponse) -> tuple[list
                 "parameters": (tensor.parameters or {}) | {"binary_data_size": len(view)},
             }
         )
-    document: dict[str, Any] = {"model_name": response.model, "outputs": outputs}
+    document: dict[str, object] = {"model_name": response.model, "outputs": outputs}
     if response.version:
         document["model_version"] = response.version
     if response.id:

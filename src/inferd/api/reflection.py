@@ -1,7 +1,6 @@
 """Server reflection over gRPC, in each version of its protocol."""
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
 from inferd.http.grpc.handler import Call, Method, Stream, StreamHandler
 from inferd.wire.grpc_reflection import VERSIONS, answer_reflection
@@ -19,7 +18,7 @@ def reflection_methods(services: Sequence[str]) -> dict[str, Method]:
 
 
 def _reflect(version: str, services: Sequence[str]) -> StreamHandler:
-    async def reflect(messages: AsyncIterator[bytes], _call: Call) -> AsyncIterator[list[Any]]:
+    async def reflect(messages: AsyncIterator[bytes], _call: Call) -> AsyncIterator[list[object]]:
         async for data in messages:
             yield [answer_reflection(version, data, services)]
 

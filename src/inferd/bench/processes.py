@@ -109,7 +109,7 @@ class Generators:
         except OSError:  # it has ended, which is noticed where its messages are read
             return
 
-    def _expect(self, kind: type, deadline_s: float) -> Any:
+    def _expect(self, kind: type, deadline_s: float) -> object:
         """Return the next message of a kind. Raises Unavailable."""
         while True:
             try:

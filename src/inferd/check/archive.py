@@ -9,7 +9,6 @@ import zipfile
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -105,7 +104,7 @@ def _of_archive(path: Path) -> Finding:
     return Finding("error", "foreign", text, path, model=name, fix=_way(model, name, weights))
 
 
-def _manifest(path: Path) -> dict[str, Any]:
+def _manifest(path: Path) -> dict[str, object]:
     """Return what the manifest of an archive says of its model. Raises ValueError and others."""
     if path.is_dir():  # made with --archive-format no-archive
         content = read_limited(path / _MANIFEST, _MOST_BYTES, _MANIFEST)
@@ -124,7 +123,7 @@ def _manifest(path: Path) -> dict[str, Any]:
     return model
 
 
-def _way(model: dict[str, Any], name: str, weights: str) -> str:
+def _way(model: dict[str, object], name: str, weights: str) -> str:
     """Return what has to be done with an archive."""
     name, suffix = shown(name), Path(weights).suffix
     if suffix == ".onnx":

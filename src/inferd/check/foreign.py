@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -62,7 +61,7 @@ def _note(check: ModelCheck, config: ModelConfig, server: str, more: str) -> Non
 def _add_idle_settings(check: ModelCheck, folder: Path) -> None:
     settings = _settings(folder)
     given = settings.get("parameters")
-    parameters: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    parameters: Mapping[str, object] = given if isinstance(given, dict) else {}
     for known, found in ((_IDLE_SETTINGS, settings), (_IDLE_PARAMETERS, parameters)):
         for name, fix in known.items():
             # A setting that is false or empty asks for nothing.
@@ -74,7 +73,7 @@ def _add_idle_settings(check: ModelCheck, folder: Path) -> None:
                 )
 
 
-def _settings(folder: Path) -> Mapping[str, Any]:
+def _settings(folder: Path) -> Mapping[str, object]:
     """Return MLServer's settings, which the server has just read."""
     try:
         document = msgspec.json.decode((folder / SETTINGS_FILE).read_bytes())

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inferd.cli.remote.server import (
     CommandParser,
@@ -186,7 +186,7 @@ def _remote(given: argparse.Namespace) -> int:
     return 0
 
 
-def _write_document(document: dict[str, Any]) -> None:
+def _write_document(document: dict[str, object]) -> None:
     import msgspec
 
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")

@@ -333,7 +333,7 @@ def repeat_text(seconds: Sequence[float]) -> str:
 def _write_json(result: "InferResult", tensors: list["Tensor"], seconds: list[float]) -> None:
     from inferd.values.shown import json_value
 
-    document: dict[str, Any] = {
+    document: dict[str, object] = {
         "model": result.model_name,
         "version": result.model_version,
         "ms": [round(one * 1e3, 4) for one in seconds],

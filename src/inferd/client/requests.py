@@ -49,7 +49,7 @@ class InferOptions(TypedDict, total=False):
 
 def make_request(
     model: str,
-    inputs: Mapping[str, Any],
+    inputs: Mapping[str, object],
     known: ModelMetadata | None,
     options: InferOptions,
     regions: list[SharedRegion],

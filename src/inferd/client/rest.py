@@ -118,13 +118,13 @@ class RestCalls:
         return _post(path, _read_nothing, body)
 
     def trace_settings(
-        self, model: str, changes: Mapping[str, Any] | None
-    ) -> ClientCall[dict[str, Any]]:
+        self, model: str, changes: Mapping[str, object] | None
+    ) -> ClientCall[dict[str, object]]:
         """Trace settings, of all models or of one, after `changes`."""
         path = _url(model, "", "trace/setting") if model else "/v2/trace/setting"
         return _settings(path, changes)
 
-    def log_settings(self, changes: Mapping[str, Any] | None) -> ClientCall[dict[str, Any]]:
+    def log_settings(self, changes: Mapping[str, object] | None) -> ClientCall[dict[str, object]]:
         """Log settings, after `changes`."""
         return _settings("/v2/logging", changes)
 

@@ -42,7 +42,7 @@ def checked_document(value: Any, message: Any, where: str = "") -> dict[str, Any
     return checked
 
 
-def _checked_field(value: Any, field: FieldDescriptor, where: str) -> Any:
+def _checked_field(value: object, field: FieldDescriptor, where: str) -> object:
     if is_map(field):
         if not isinstance(value, dict):
             raise _wrong(where, "an object", value)
@@ -67,7 +67,7 @@ def _checked_map(values: dict[str, Any], field: FieldDescriptor, where: str) -> 
     return checked
 
 
-def _checked_value(value: Any, field: FieldDescriptor, where: str) -> Any:
+def _checked_value(value: object, field: FieldDescriptor, where: str) -> object:
     if field.message_type is not None:
         return checked_document(value, field.message_type, where)
     if field.enum_type is not None:
@@ -89,8 +89,8 @@ def _checked_enum(value: Any, enum: Any, where: str) -> Any:
     return value
 
 
-def _whole(least: int, most: int) -> tuple[str, Callable[[Any], bool]]:
-    def is_right(value: Any) -> bool:
+def _whole(least: int, most: int) -> tuple[str, Callable[[object], bool]]:
+    def is_right(value: object) -> bool:
         if isinstance(value, str):  # 64-bit numbers may be strings: JSON's are doubles
             value = int(value) if _WHOLE_NUMBER.fullmatch(value) else None
         # JSON has one kind of number: 4.0 is 4.
@@ -102,7 +102,7 @@ def _whole(least: int, most: int) -> tuple[str, Callable[[Any], bool]]:
 
 
 def _number(most: float) -> tuple[str, Callable[[Any], bool]]:
-    def is_right(value: Any) -> bool:
+    def is_right(value: object) -> bool:
         if isinstance(value, str) and value not in _WORDS:
             try:
                 value = float(value)
@@ -129,11 +129,11 @@ _KINDS: dict[int, tuple[str, Callable[[Any], bool]]] = {
 """By type of field: what it takes, in words, and a check of a value."""
 
 
-def _wrong(where: str, expected: str, value: Any) -> InvalidConfig:
+def _wrong(where: str, expected: str, value: object) -> InvalidConfig:
     return InvalidConfig(f"{where or 'the whole'}: expected {expected}, got {_shown_value(value)}")
 
 
-def _shown_value(value: Any) -> str:
+def _shown_value(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

@@ -110,7 +110,7 @@ def parse_json(text: str | bytes, file: str) -> ModelConfig:
         return _noted(read_message(message), is_sized=is_sized)
 
 
-def to_json(config: ModelConfig) -> dict[str, Any]:
+def to_json(config: ModelConfig) -> dict[str, object]:
     """Return `config` in the JSON form of the model configuration extension (V2).
 
     Fields have their protobuf names, enums are names, 64-bit integers are numbers; scalar fields

@@ -126,6 +126,16 @@ class CancellableInstance(Instance, Protocol):
 
 
 @runtime_checkable
+class ProcessInstance(Protocol):
+    """An instance that is a process."""
+
+    @property
+    def pid(self) -> int:
+        """The number of the process, 0 while there is none."""
+        ...
+
+
+@runtime_checkable
 class AsyncInstance(Instance, Protocol):
     """An instance that runs elsewhere, and tells the event loop when it has answers.
 
@@ -352,13 +362,18 @@ class GatheringScheduler(Scheduler, Protocol):
 
 
 @runtime_checkable
-class SequenceKeeper(Scheduler, Protocol):
-    """A scheduler in which sequences live."""
+class SequenceCounter(Protocol):
+    """A scheduler that knows how many sequences live."""
 
     @property
     def sequence_count(self) -> int:
         """How many sequences live."""
         ...
+
+
+@runtime_checkable
+class SequenceKeeper(SequenceCounter, Scheduler, Protocol):
+    """A scheduler in which sequences live."""
 
     def has_sequence(self, id: int | str) -> bool:
         """Tell whether the sequence of that id lives."""
@@ -440,6 +455,15 @@ class WorkerBackend(Protocol):
 
     def is_in_worker(self, config: ModelConfig) -> bool:
         """Return whether a model does. Raises InvalidConfig."""
+        ...
+
+
+@runtime_checkable
+class LightBackend(Protocol):
+    """A backend that can tell something of a model without its framework."""
+
+    def complete_alone(self, files: ModelFiles, config: ModelConfig) -> ModelConfig | None:
+        """Return what `complete` does, None where that needs the framework. Raises as that does."""
         ...
 
 

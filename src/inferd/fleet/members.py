@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from inferd.core.processes import Serves
+from inferd.fleet.messages import ConnectionLoad, Tally
 
 
 class State(enum.Enum):
@@ -50,6 +51,15 @@ class Member:
         """The connections that it has, with those that are on their way to it."""
         return self.connection_count + self.given_count - self.received_count
 
+    def note_load(self, message: ConnectionLoad) -> None:
+        """Take what the process tells of its connections."""
+        self.connection_count = message.connection_count
+        self.received_count = message.received_count
+
+    def note_numbers(self, message: Tally) -> None:
+        """Take what the process has counted."""
+        self.numbers = message.body
+
 
 class Members:
     """All processes, by number."""
@@ -84,6 +94,10 @@ class Members:
     def of(self, slot: int) -> list[Member]:
         """Return the processes of a slot."""
         return [member for member in self if member.slot == slot]
+
+    def has_another(self, slot: int) -> bool:
+        """Tell whether a slot has a process that serves, or is going to."""
+        return any(one.state is not State.DRAINING for one in self.of(slot))
 
     def least_loaded(self, among: Iterable[Member]) -> Member | None:
         """Return the one of these with the fewest connections, None if there is none.

@@ -1,7 +1,7 @@
 """Owned: the versions of models in this process, as requests of other processes find them."""
 
 from collections.abc import AsyncGenerator, Coroutine
-from typing import Any, Protocol
+from typing import Protocol
 
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Unavailable
@@ -33,7 +33,7 @@ class Owned(Protocol):
         """Return the answer if there is one without waiting; see PromptScheduler.run_now."""
         ...
 
-    def run_here(self, request: InferRequest) -> Coroutine[Any, Any, InferResponse]:
+    def run_here(self, request: InferRequest) -> Coroutine[object, None, InferResponse]:
         """Return what runs a request that belongs to this process; see Scheduler.run."""
         ...
 

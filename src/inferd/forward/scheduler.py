@@ -4,7 +4,6 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from time import perf_counter_ns
-from typing import Any
 
 from inferd.core.interfaces import (
     GatheringScheduler,
@@ -184,7 +183,7 @@ class ForwardScheduler:
         """See Owned.run_here_now."""
         return None if self._prompt is None else self._prompt.run_now(request)
 
-    def run_here(self, request: InferRequest) -> Coroutine[Any, Any, InferResponse]:
+    def run_here(self, request: InferRequest) -> Coroutine[object, None, InferResponse]:
         """See Owned.run_here."""
         if self._keeper is not None and self._exchange.peers.are_two:
             return self._run_in_one_of_two(request)

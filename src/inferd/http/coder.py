@@ -18,7 +18,7 @@ class Coder:
         self._max_bytes = max_bytes
         self._offload = offload
 
-    async def inflate(self, data: Any, name: bytes) -> memoryview:
+    async def inflate(self, data: object, name: bytes) -> memoryview:
         """Return `data` decoded from the content coding `name`.
 
         Raises as `coding.inflate` does, and Overloaded if too many calls wait.

@@ -65,7 +65,7 @@ class RequestLog:
         raise NotImplementedError
 
 
-def address_of(name: Any) -> str:
+def address_of(name: object) -> str:
     """Return a socket's peer name as text, "unix" for that of a Unix socket."""
     if not isinstance(name, tuple):
         return "unix"

@@ -4,7 +4,6 @@ import math
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 from inferd.config.options.option import options_of
 from inferd.config.server import ServerConfig
@@ -127,7 +126,7 @@ def _scaling(table: TomlTable) -> ScalingRule:
 def _arguments(table: TomlTable) -> tuple[tuple[str, ...], float]:
     """Return the options as arguments of `inferd serve`, and how long its end may take."""
     known = options_of(ServerConfig)
-    given: dict[str, Any] = {}
+    given: dict[str, object] = {}
     arguments: list[str] = []
     for key, value in table.rest().items():
         name = key.replace("-", "_")

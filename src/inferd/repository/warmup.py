@@ -116,7 +116,7 @@ def _check_declared(
         raise InvalidConfig(msg, ("dims",))
 
 
-def _random_data(datatype: DataType, shape: Sequence[int]) -> Any:
+def _random_data(datatype: DataType, shape: Sequence[int]) -> object:
     """Return small random numbers, the same each time; BF16 gets small bit patterns."""
     random = np.random.default_rng(0)
     if datatype.numpy.kind == "f":

@@ -209,7 +209,7 @@ class GrpcControl:
         found[WAKE_METHOD] = Stream(self._wake)
         return found
 
-    async def _wake(self, _: AsyncIterator[bytes], call: Call) -> AsyncIterator[list[Any]]:
+    async def _wake(self, _: AsyncIterator[bytes], call: Call) -> AsyncIterator[list[object]]:
         models = [str(value) for key, value in call.metadata if key == MODEL_HEADER]
         raise GrpcFault(UNAVAILABLE, self._control.wake("".join(models)))
         # Which makes this a generator.
@@ -304,6 +304,8 @@ def _index_rows(data: bytes) -> list[IndexEntry]:
     ]
 
 
-async def _refuse_stream(_messages: AsyncIterator[bytes], _call: Call) -> AsyncIterator[list[Any]]:
+async def _refuse_stream(
+    _messages: AsyncIterator[bytes], _call: Call
+) -> AsyncIterator[list[object]]:
     raise InvalidRequest(NO_MODEL)
     yield []

@@ -238,7 +238,10 @@ class DynamicScheduler(QueueingScheduler):
         self._gathers = due_ns > now_ns
         late_ns = queue.next_late_ns()
         if self._handed:
-            late_ns = min(filter(None, (late_ns, self._expire_handed(now_ns))), default=0)
+            late_ns = min(
+                filter(None, (late_ns, _expire_handed(self._handed, queue, self._answer, now_ns))),
+                default=0,
+            )
         if late_ns and not 0 < due_ns < late_ns:
             due_ns = late_ns
         # Due in this very moment: by the loop's next turn, in which requests that were read
@@ -263,19 +266,6 @@ class DynamicScheduler(QueueingScheduler):
         is_quiet = is_empty and self._free_count == self._execution.instance_count
         if is_quiet and not quiet.done():
             quiet.set_result(None)
-
-    def _expire_handed(self, now_ns: int) -> int:
-        """Refuse requests that waited too long for a turn; return when the next is due, or 0."""
-        next_ns = 0
-        for batch in self._handed:
-            if batch[0].request.started_ns:
-                continue  # it runs
-            for waiting in filter(self._queue.rejects, batch):
-                if waiting.late_ns <= now_ns:
-                    self._answer(waiting, self._queue.too_late(waiting))
-                elif not next_ns or waiting.late_ns < next_ns:
-                    next_ns = waiting.late_ns
-        return next_ns
 
     def _start_batches(self, now_ns: int) -> int:
         """Give each free instance a batch; return when to look again, 0: at the next event."""
@@ -353,6 +343,25 @@ class DynamicScheduler(QueueingScheduler):
             outcome = [outcome, *(twin(outcome) for _ in batch[1:])]
         for waiting, answer in zip(batch, outcome, strict=True):
             self._answer(waiting, answer)
+
+
+def _expire_handed(
+    handed: Sequence[Sequence[Waiting]],
+    queue: RequestQueue,
+    answer: Callable[[Waiting, Answer], None],
+    now_ns: int,
+) -> int:
+    """Refuse requests that waited too long for a turn; return when the next is due, or 0."""
+    next_ns = 0
+    for batch in handed:
+        if batch[0].request.started_ns:
+            continue  # it runs
+        for waiting in filter(queue.rejects, batch):
+            if waiting.late_ns <= now_ns:
+                answer(waiting, queue.too_late(waiting))
+            elif not next_ns or waiting.late_ns < next_ns:
+                next_ns = waiting.late_ns
+    return next_ns
 
 
 class _AnswerOrder:

@@ -34,7 +34,6 @@ Everything happens on the event loop. Each instance has an Execution of its own,
 sequences to it.
 """
 
-from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable, Hashable
 from collections.abc import Sequence as Several
 from contextlib import aclosing
@@ -46,19 +45,18 @@ from inferd.aio.timer import PreciseTimer, Timer
 from inferd.config.options.delay import NO_DELAY, DelayedStart
 from inferd.core.interfaces import Instance, Opened
 from inferd.core.request import InferRequest, InferResponse, Round, Sequence
-from inferd.errors import BackendFailed, Cancelled, InferdError, InvalidRequest, Unavailable
+from inferd.errors import Cancelled, InferdError, Unavailable
 from inferd.schedulers.execution.execution import Execution
-from inferd.schedulers.execution.job import Answer, Outcome, twin
+from inferd.schedulers.execution.job import Outcome, twin
 from inferd.schedulers.queueing.policy import AT_ONCE, unloading
 from inferd.schedulers.queueing.queue import Done, RequestQueue, Waiting, tell
 from inferd.schedulers.queueing.queueing import QueueingScheduler
 from inferd.schedulers.queueing.timing import FixedTiming
 from inferd.schedulers.sequence_parts.instances import SequenceInstance, SequenceInstances
 from inferd.schedulers.sequence_parts.live import LiveSequence, SequenceStep, UnreadAnswers
+from inferd.schedulers.sequence_parts.rounds import note_round, wrong_round
+from inferd.schedulers.sequence_parts.sequences import DelayedSequences, Sequences
 from inferd.schedulers.sequence_parts.tensors import SequenceTensors
-
-# Ids that the server gives count down from here, far from those that clients use.
-_LAST_ID = 2**64 - 1
 
 
 class SequenceRules(NamedTuple):
@@ -103,16 +101,16 @@ class SequenceScheduler(QueueingScheduler):
         self._is_decoupled = tensors.plan.is_decoupled
         self._gives_turns = self._is_decoupled and not rules.iterates
         self._instances = SequenceInstances(executions, rules.per_instance, self._note_room)
-        self._delayed_start = delayed_start = rules.delayed_start
-        self._delayed = self._instances.all() if delayed_start != NO_DELAY else []
         self._queues = self._seated_queue, self._backlog_queue = queues
         self._tensors = tensors
         self._are_rows = rules.are_rows and not self._gives_turns
-        self._idle_ns = 1000 * rules.idle_us
-        self._live: dict[Hashable, LiveSequence] = {}
-        self._backlog: OrderedDict[Hashable, LiveSequence] = OrderedDict()
-        self._idle: OrderedDict[Hashable, int] = OrderedDict()  # when each ends, soonest first
-        self._own_count = 0  # sequences without a client-given id
+        self._sequences = Sequences(
+            self._instances, tensors, rules.idle_us, self._clock, iterates=rules.iterates
+        )
+        self._live = self._sequences.live
+        self._delayed = DelayedSequences(
+            self._instances.all(), self._sequences, rules.delayed_start, are_rows=self._are_rows
+        )
 
     @property
     def pending_count(self) -> int:
@@ -163,7 +161,7 @@ class SequenceScheduler(QueueingScheduler):
                         del answer  # its traceback holds this frame
                 # It waits between rounds, maybe because its answers were unread.
                 if step in step.sequence.waiting:
-                    self._settle(step.sequence)  # it may have waited for its reader
+                    self._sequences.settle(step.sequence)  # it may have waited for its reader
                     self._advance()
                 yield answer
         finally:
@@ -173,6 +171,7 @@ class SequenceScheduler(QueueingScheduler):
         assert self._quiet is not None
         if not self._quiet.done():
             self._quiet.set_result(None)
+        self._sequences.is_over = True
         # Ending removes from the dict.
         for sequence in list(self._live.values()):
             self._end(sequence, unloading(self._plan.model))
@@ -204,7 +203,7 @@ class SequenceScheduler(QueueingScheduler):
         # Triton's zero id: no sequence.
         if request.sequence is not None and not request.sequence.id:
             request.sequence = None  # start and end flags without an id are no sequence
-        sequence = self._sequence_of(request)
+        sequence = self._sequences.of(request)
         shown = request.sequence or Sequence(sequence.id, start=True)
         queue = self._backlog_queue if sequence.slot is None else self._seated_queue
         step = SequenceStep(request, done, sequence, shown, queue)
@@ -212,136 +211,46 @@ class SequenceScheduler(QueueingScheduler):
             step.answers = UnreadAnswers()
         # May refuse; until then nothing knows of a new sequence.
         queue.add(step, self._clock())
-        if sequence.key not in self._live:
-            self._live[sequence.key] = self._backlog[sequence.key] = sequence
-        self._idle.pop(sequence.key, None)
+        self._sequences.note_request(sequence)
         sequence.is_ended = shown.end or request.sequence is None
         sequence.waiting.append(step)
-        self._settle(sequence)
+        self._sequences.settle(sequence)
         self._advance()
         return step
-
-    def _sequence_of(self, request: InferRequest) -> LiveSequence:
-        """Return the sequence of `request`, new if it starts one. Raises InvalidRequest."""
-        model, named = self._plan.model, request.sequence
-        if named is None and not self._iterates:
-            msg = (
-                f"inference request to model '{model}' must specify a non-zero or non-empty "
-                f"correlation ID, which is the parameter sequence_id (TRTIS: correlation_id)"
-            )
-            raise InvalidRequest(msg)
-        # Triton's wording, since clients compare it.
-        if request.batch_size != 1:
-            msg = (
-                f"inference request to model '{model}' must specify batch-size 1 due to "
-                f"requirements of sequence batcher, it has batch size {request.batch_size}"
-            )
-            raise InvalidRequest(msg)
-        initial = self._tensors.states.initial
-        if named is None:
-            id = self._tensors.controls.id_of(_LAST_ID - self._own_count)
-            self._own_count += 1
-            return LiveSequence(id, initial, is_own=True)
-        self._tensors.controls.check_id(named.id)
-        sequence = self._live.get(named.id)
-        if named.start:
-            # A START on a live one goes behind what waits there.
-            return sequence or LiveSequence(named.id, initial)
-        if sequence is None or sequence.is_ended:
-            msg = (
-                f"inference request for sequence {named.id!r} to model '{model}' must specify the "
-                f"START flag on the first request of the sequence (V2: sequence_start); no such "
-                f"sequence runs: one ends with sequence_end, or when no request comes for "
-                f"{self._idle_ns // 1000} microseconds"
-            )
-            raise InvalidRequest(msg)
-        return sequence
 
     def _give_up(self, waiting: Waiting) -> None:
         assert isinstance(waiting, SequenceStep)
         sequence = waiting.sequence
         if waiting in sequence.waiting:
-            self._end(sequence, Cancelled(self._broken(sequence, "was cancelled")))
+            self._end(sequence, Cancelled(self._sequences.broken(sequence, "was cancelled")))
             self._advance()
         else:
             for instance in self._instances.all():
                 instance.execution.cancel(waiting.request)
 
-    def _broken(self, sequence: LiveSequence, why: str) -> str:
-        model = self._plan.model
-        return f"sequence {sequence.id!r} of model '{model}' has ended: a request of it {why}"
-
-    def _settle(self, sequence: LiveSequence) -> None:
-        """Make the next request of `sequence` ready, or mark the sequence idle, or remove it."""
-        if sequence.running is not None:
-            return
-        if not sequence.waiting:
-            if sequence.is_ended or sequence.slot is None or self._quiet is not None:
-                self._remove(sequence)
-            else:
-                self._idle[sequence.key] = self._clock() + self._idle_ns
-            return
-        step = sequence.waiting[0]
-        if sequence.slot is not None and not (step.answers is not None and step.answers.is_full):
-            ready = self._instances.of(sequence).ready
-            if sequence.row not in ready:
-                self._tensors.add_to(step)
-                ready[sequence.row] = step
-
     def _end(self, sequence: LiveSequence, error: InferdError) -> None:
         """Refuse all waiting requests of `sequence`; it ends when its running one has ended."""
-        self._refuse(sequence, error)
-        self._settle(sequence)
-
-    def _refuse(self, sequence: LiveSequence, error: InferdError) -> None:
-        """Refuse all waiting requests of `sequence` except one between rounds that may go on."""
-        is_over = self._quiet is not None and self._quiet.done()
-        going_on = [
-            # A request between rounds has had effects, and its caller waits for the rest.
-            step
-            for step in sequence.waiting
-            if step.began_ns and step.done and not is_over
-        ]
-        if sequence.slot is not None and not going_on:
-            self._instances.of(sequence).ready.pop(sequence.row, None)
-        for step in sequence.waiting:
-            if step not in going_on:
-                step.queue.remove(step)
-                self._tensors.remove_from(step)
-                step.give(twin(error))
-        sequence.waiting = deque(going_on)
-        sequence.is_ended = True
-
-    def _remove(self, sequence: LiveSequence) -> None:
-        """Forget a sequence with no waiting or running request."""
-        del self._live[sequence.key]
-        self._backlog.pop(sequence.key, None)
-        self._instances.unseat(sequence, may_dismiss=self._quiet is None)
-
-    def _seat(self) -> None:
-        """Give free slots to sequences in the backlog."""
-        while self._backlog and self._instances.seat(next(iter(self._backlog.values()))):
-            _, sequence = self._backlog.popitem(last=False)
-            self._settle(sequence)
+        self._sequences.refuse(sequence, error)
+        self._sequences.settle(sequence)
 
     def _advance(self) -> None:
-        is_closing = self._quiet is not None
-        # Closing has given up waiting: nothing starts any more.
-        if self._quiet is not None and self._quiet.done():
-            return
+        sequences = self._sequences
+        if self._quiet is not None:
+            sequences.is_closing = True
+            # Closing has given up waiting: nothing starts any more.
+            if self._quiet.done():
+                return
         now_ns = self._clock()
         for queue in self._queues:
             for late in queue.expire(now_ns):
                 assert isinstance(late, SequenceStep)
                 self._expire(late)
-        # Idle sequences would keep the close waiting for requests that are refused.
-        while self._idle and (is_closing or next(iter(self._idle.values())) <= now_ns):
-            self._remove(self._live[self._idle.popitem(last=False)[0]])
-        self._seat()
+        sequences.end_idle(now_ns)
+        sequences.seat()
         due = [self._start_batch(instance, now_ns) for instance in self._instances.all()]
         due += [queue.next_late_ns() for queue in self._queues]
         # Soonest first, since the idle time is the same for all.
-        due += list(self._idle.values())[:1]
+        due += list(sequences.idle.values())[:1]
         due_ns = min(filter(None, due), default=0)
         if due_ns > now_ns:
             self._timer.set(due_ns)
@@ -354,17 +263,13 @@ class SequenceScheduler(QueueingScheduler):
         sequence = late.sequence
         if late in sequence.waiting:
             late.give(late.queue.too_late(late))
-            why = self._broken(sequence, "has waited too long")
+            why = self._sequences.broken(sequence, "has waited too long")
             msg = f"timeout of the corresponding sequence has been expired: {why}"
             self._end(sequence, Unavailable(msg))
 
     def _start_batch(self, instance: SequenceInstance, now_ns: int) -> int:
         """Start a batch of ready requests on a free instance; return when to look again, or 0."""
-        if (
-            instance.is_busy
-            or not instance.ready
-            or (instance in self._delayed and not self._is_released(instance))
-        ):
+        if instance.is_busy or not instance.ready or self._delayed.holds(instance):
             return 0
         count, due_ns = 1, 0
         ready = list(instance.ready.values())
@@ -389,17 +294,7 @@ class SequenceScheduler(QueueingScheduler):
             instance.turn_count += 1
             tell(step, instance.execution)
             return 0
-        return self._execute(instance, self._rows(instance, steps), now_ns)
-
-    def _rows(
-        self, instance: SequenceInstance, steps: list[SequenceStep]
-    ) -> list[SequenceStep | None]:
-        """Return `steps` as rows of a batch, None for a row without a request."""
-        if not self._are_rows:
-            return [*steps]
-        by_row = {step.sequence.row: step for step in steps}
-        # Up to the last row that a sequence holds: the model's state lies by row.
-        return [by_row.get(row) for row in range(max(instance.sequences) + 1)]
+        return self._execute(instance, instance.rows(steps) if self._are_rows else [*steps], now_ns)
 
     def _execute(
         self, instance: SequenceInstance, rows: list[SequenceStep | None], now_ns: int
@@ -417,25 +312,6 @@ class SequenceScheduler(QueueingScheduler):
             return 0
         self._finish(instance, rows, answers)
         return now_ns  # after other callbacks' turn: more may be ready, or a slot free
-
-    def _is_released(self, instance: SequenceInstance) -> bool:
-        """Return whether enough requests wait for what was delayed to run."""
-        delayed_start, backlog = self._delayed_start, self._backlog.values()
-        waiting_count = len(instance.ready)
-        if self._are_rows:
-            seated = [one for one in self._live.values() if one.slot is not None]
-            waiting_count = sum(len(sequence.waiting) for sequence in seated)
-        backlog_count = sum(len(sequence.waiting) for sequence in backlog)
-        are_enough = (
-            waiting_count >= delayed_start.count and backlog_count >= delayed_start.backlog_count
-        )
-        if self._quiet is None and not are_enough:
-            return False
-        if self._are_rows:
-            self._delayed.clear()
-        else:
-            self._delayed.remove(instance)
-        return True
 
     def _finish_in_thread(
         self, instance: SequenceInstance, rows: list[SequenceStep | None], outcome: Outcome
@@ -458,12 +334,12 @@ class SequenceScheduler(QueueingScheduler):
             # Before the next step of the sequence is made ready, which takes it.
             answer = self._tensors.store_state(step.sequence, answer)
             if self._iterates:
-                self._note_round(instance, step, answer, is_alone=len(rows) == 1)
+                note_round(instance, step, answer, is_alone=len(rows) == 1)
             if isinstance(answer, Round):
                 self._end_round(step, answer)
             else:
                 step.give(answer)
-            self._settle(step.sequence)
+            self._sequences.settle(step.sequence)
 
     def _end_turn(self, step: SequenceStep) -> None:
         """Take back the instance from a request of a decoupled model."""
@@ -473,7 +349,7 @@ class SequenceScheduler(QueueingScheduler):
         instance.is_busy = instance.turn_count > 0 and not instance.execution.has_room
         self._tensors.remove_from(step)
         sequence.running = None
-        self._settle(sequence)
+        self._sequences.settle(sequence)
         self._advance()
 
     def _note_room(self, instance: SequenceInstance) -> None:
@@ -487,20 +363,11 @@ class SequenceScheduler(QueueingScheduler):
             raise shown
         return shown
 
-    def _note_round(
-        self, instance: SequenceInstance, step: SequenceStep, answer: Answer, *, is_alone: bool
-    ) -> None:
-        """Count one round of a request; the request's time spans all its rounds."""
-        request = step.request
-        if is_alone:
-            instance.execution.count_round(request, failed=isinstance(answer, InferdError))
-        step.began_ns = step.began_ns or request.started_ns
-        # The next round has one of its own.
-        request.started_ns, request.computing_ns = step.began_ns, 0
-
     def _end_round(self, step: SequenceStep, round: Round) -> None:
         """Pass on the answers of a round, and queue the next one if the model wants it."""
-        if (wrong := self._wrong(round)) is not None:
+        model = self._plan.model
+        wrong = wrong_round(round, model, iterates=self._iterates, is_decoupled=self._is_decoupled)
+        if wrong is not None:
             step.give(wrong)
             return
         sequence, answers = step.sequence, step.answers
@@ -512,26 +379,12 @@ class SequenceScheduler(QueueingScheduler):
             assert answers is not None
             answers.put(None)
         elif self._quiet is not None and self._quiet.done():
-            step.give(unloading(self._plan.model))
+            step.give(unloading(model))
         elif step.done is None:
-            self._refuse(sequence, Cancelled(self._broken(sequence, "was cancelled")))
+            self._sequences.refuse(
+                sequence, Cancelled(self._sequences.broken(sequence, "was cancelled"))
+            )
         else:
             step.shown = Sequence(sequence.id)
             # Ahead of the sequence's later requests: its step is not over.
             sequence.waiting.appendleft(step)
-
-    def _wrong(self, round: Round) -> InferdError | None:
-        """Return an error for a round that the configuration does not allow, else None."""
-        model = self._plan.model
-        if not self._iterates:
-            return BackendFailed(
-                f"model '{model}' wants a request again, which its configuration does not allow: "
-                f"sequence_batching has no iterative_sequence"
-            )
-        if not self._is_decoupled and (round.answers or not round.again):
-            given = len(round.answers)
-            return BackendFailed(
-                f"model '{model}' gave {given} answers in one round, but it is not decoupled: "
-                f"it gives one answer at the end"
-            )
-        return None

@@ -26,7 +26,7 @@ from inferd.engine.engine import Engine
 from inferd.errors import InferdError, Unavailable, foreign_text
 from inferd.fleet.bodies import packed, unpacked
 from inferd.fleet.changes import gate_of
-from inferd.fleet.fleet import ENDED, LINES, MODELS, NUMBERS
+from inferd.fleet.inquiries import ENDED, LINES, MODELS, NUMBERS
 from inferd.fleet.messages import (
     Answered,
     Ask,
@@ -132,7 +132,7 @@ class Fellows:
         """Reply to a question of another process, or of the supervisor, or begin to."""
         # A question of `inferd status`; answered at once, as nothing has to be waited for.
         if message.what == MODELS:
-            counts = Counter(one.state.value for one in self._engine.index() if one.state)
+            counts = Counter(one.state.value for one in self._engine.catalog.index() if one.state)
             self._send(Reply(message.number, json.dumps(counts).encode()))
         else:
             self._begin(self._reply(message))
@@ -165,7 +165,7 @@ class Fellows:
         if not self._is_closed:
             self._begin(self._make(message))
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, work: Coroutine[object, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -175,7 +175,7 @@ class Fellows:
         try:
             change = await in_daemon_thread(lambda: decode_change(unpacked(message.body)))
             agreement = _Gates(self, message, getattr(change, "model", None))
-            await self._engine.make(change, agreement)
+            await self._engine.changes.make(change, agreement)
             # Once, at the end of what a process that starts repeats.
             if message.is_last:
                 await self._learn_births()
@@ -183,7 +183,7 @@ class Fellows:
             if isinstance(change, ChangeLog) and not message.is_replay:
                 self._send(_message_of(self._engine.log.settings))
             if isinstance(change, LoadModel | UnloadModel | FollowModel):
-                serves = self._engine.serves()
+                serves = self._engine.control.prints()
         except InferdError as error:
             failure = Failure(*encode_failure(error))
         # The others wait for this process's word: it must come whatever happens.

@@ -135,7 +135,7 @@ class _Member:
         self._channel = Channel(self._hear, self._orphaned)
         self._fellows = Fellows(self._server.engine, Path(start.folder), self.send)
         self._fellows.replies["ui"] = self._server.part_of_board
-        self._server.engine.everywhere = self._server.engine.others = self._fellows
+        self._server.engine.changes.everywhere = self._server.engine.whole.others = self._fellows
         self._draining = asyncio.Event()
         self._handover: socket.socket | None = None
         self._received_count = 0
@@ -148,11 +148,11 @@ class _Member:
             Answered: self._fellows.answered,
             Question: self._fellows.question,
             Replied: self._fellows.answer,
-            Begin: lambda _message: engine.finish_loading(),
+            Begin: lambda _message: engine.readiness.finish_loading(),
             ReadySockets: lambda message: self._processes.update(
                 message.sockets, message.restart_count
             ),
-            Follow: lambda _message: engine.follow_repositories(),
+            Follow: lambda _message: engine.control.poll(),
             Reopen: lambda _message: self._server.reopen_logs(),
             Leave: lambda _message: engine.drain(),
             Drain: lambda message: self._drain(is_replaced=message.is_replaced),
@@ -217,10 +217,10 @@ class _Member:
             end_s -= _CLOSING_S
             await self._keep_sequences(exchange, end_s)
             left_s = max(LOOK_S, end_s - loop.time())
-            await exchange.finish(left_s, is_replaced=engine.is_replaced)
+            await exchange.finish(left_s, is_replaced=engine.readiness.is_replaced)
         self._fellows.close()
         # What has been counted since the last one, before this process is gone.
-        self.send(Tally(engine.numbers()))
+        self.send(Tally(engine.whole.numbers()))
         await self._server.stop()
         return 0 if is_done else 1
 
@@ -231,7 +231,7 @@ class _Member:
         """
         loop = asyncio.get_running_loop()
         while True:
-            has_some = self._server.engine.is_replaced and exchange.owned.sequence_count
+            has_some = self._server.engine.readiness.is_replaced and exchange.owned.sequence_count
             if not has_some or loop.time() >= end_s:
                 return
             await asyncio.sleep(LOOK_S)
@@ -245,16 +245,16 @@ class _Member:
             LOGGER.error("%s", error.message)  # noqa: TRY400 - its own words, no traceback
             if config.exit_on_error is not False:
                 return 1
-            engine.fail()
+            engine.readiness.fail()
         keep_freed_memory()
         spare_loaded_objects()
-        failed = failures(engine.index())
+        failed = failures(engine.catalog.index())
         if failed and config.exit_on_error:
             names = ", ".join(failed)
             LOGGER.error("ending, because --exit-on-error is set and these failed: %s", names)
             return 1
         report, warning = loaded_report(self._server, config)
-        self.send(ModelsLoaded(tuple(report), warning, engine.serves()))
+        self.send(ModelsLoaded(tuple(report), warning, engine.control.prints()))
         return 0
 
     async def _end(self, code: int) -> int:
@@ -284,7 +284,7 @@ class _Member:
         self.send(Retire())
 
     def _drain(self, *, is_replaced: bool = False) -> None:
-        self._server.engine.is_replaced = is_replaced
+        self._server.engine.readiness.is_replaced = is_replaced
         # A C thread that needs no GIL: it ends the process even if a model blocks the loop.
         faulthandler.dump_traceback_later(self._config.exit_timeout_secs + 1.0, exit=True)
         self._crashes.note_stopping()
@@ -329,10 +329,10 @@ class _Member:
         engine = self._server.engine
         while True:
             await asyncio.sleep(BEAT_S)
-            if engine.state() is not ServerState.READY:
+            if engine.readiness.state() is not ServerState.READY:
                 continue
             isolated = self._crashes.newly_isolated()
-            rows = engine.index(ready=True) if isolated else ()
+            rows = engine.catalog.index(ready=True) if isolated else ()
             if found := sorted(isolated & {(row.name, row.version) for row in rows}):
                 text = "model '%s' version %s has ended processes: this one is to be replaced, too"
                 LOGGER.warning(text, *found[0])

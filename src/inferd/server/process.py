@@ -147,7 +147,7 @@ class _ServerProcess:
         keep_freed_memory()
         spare_loaded_objects()
         self._say_loaded()
-        failed = failures(self._server.engine.index())
+        failed = failures(self._server.engine.catalog.index())
         if failed and self._config.exit_on_error:
             names = ", ".join(failed)
             LOGGER.error("ending, because --exit-on-error is set and these failed: %s", names)
@@ -161,7 +161,7 @@ class _ServerProcess:
         """
         if self._config.exit_on_error is not False:
             return 1
-        self._server.engine.fail()
+        self._server.engine.readiness.fail()
         LOGGER.error(
             "staying up without models, neither live nor ready, because of --exit-on-error=false; "
             "when the model repository is there, start the server again"
@@ -173,7 +173,7 @@ class _ServerProcess:
         if report:
             sys.stdout.write("\n".join(report) + "\n")
             sys.stdout.flush()
-        if self._server.engine.is_ready():
+        if self._server.engine.readiness.is_ready():
             LOGGER.info("ready")
         elif not self._stop.is_set():
             LOGGER.warning("%s", warning)

@@ -22,7 +22,7 @@ def loaded_report(server: Server, config: ServerConfig) -> tuple[list[str], str]
     With a log of JSON the lines go there instead: the table is for people.
     """
     engine = server.engine
-    index = engine.index()
+    index = engine.catalog.index()
     report: list[str] = []
     if config.log_format == "json":
         for entry in index:
@@ -33,9 +33,9 @@ def loaded_report(server: Server, config: ServerConfig) -> tuple[list[str], str]
         report += [f"{protocol}  {where}" for protocol, where in server.places()]
         if url := dashboard_url(config, server.places()):
             report.append(f"Dashboard  {url}")
-    if engine.would_be_ready():
+    if engine.readiness.would_be_ready():
         return report, ""
-    if engine.needs_models():
+    if engine.readiness.needs_models():
         return report, why_empty(config, index)
     return report, "not ready: models failed; --strict-readiness=false accepts that"
 

@@ -10,14 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from inferd.config.options.metrics import read_metrics_config
 from inferd.config.ports import (
-    Listening,
     are_metrics_on_http,
-    cannot_listen,
-    cannot_listen_at,
     is_one_port,
     metrics_port,
     ports_of,
-    why_not,
 )
 from inferd.config.server import ServerConfig
 from inferd.core.interfaces import GivenModel
@@ -29,7 +25,6 @@ from inferd.observe.devices import Cpu, Devices
 from inferd.observe.log import Log
 from inferd.observe.nvml import Gpus
 from inferd.server.address import is_loopback
-from inferd.server.cloud_port import CloudPort, cloud_ports, health_port
 from inferd.server.dashboard import dashboard, read_certificate
 from inferd.server.link import has_dashboard, say_link, ui_tokens
 from inferd.server.options import (
@@ -44,6 +39,8 @@ from inferd.server.options import (
     tracer,
 )
 from inferd.server.places import dashboard_url, places
+from inferd.server.ports.cloud import CloudPort, cloud_ports, health_port
+from inferd.server.ports.opening import opening, opening_at, probe
 from inferd.server.tls import ssl_context, tls_files
 from inferd.server.watch import FileWatcher
 from inferd.transport.tls import LiveTls
@@ -56,6 +53,7 @@ if TYPE_CHECKING:
     from inferd.api.apis import Apis
     from inferd.api.metrics import MetricsRoutes
     from inferd.http.request_log import RequestLog
+    from inferd.http.router import Route
     from inferd.server.crashes import Crashes
     from inferd.transport.grpc_server import GrpcServer
     from inferd.transport.http2_server import Http2Server
@@ -110,6 +108,7 @@ class Server:
         self._models = models
         self._crashes = crashes
         self._membership = membership
+        self._adopted = membership.ports if membership is not None else None
         self._default_address = default_address
         self.http_address = config.http_address or default_address
         self.grpc_address = config.grpc_address or default_address
@@ -122,15 +121,13 @@ class Server:
             ),
             log=log or Log(log_settings(config), log_folder(config)),
             tracer=tracer(config, processes),
-            allow_client_shm=self._allows_client_shm(),
+            allow_client_shm=_allows_client_shm(config, default_address),
             processes=processes,
         )
         self.engine.capacity.max_requests = config.max_inflight_requests
         self.engine.capacity.max_bytes = config.max_inflight_bytes
         self.metrics_address = config.metrics_address or self.http_address
-        self.http_port = 0
-        self.grpc_port = 0
-        self.metrics_port = 0
+        self.http_port = self.grpc_port = self.metrics_port = 0
         self._is_one_port = is_one_port(config)
         self.cloud_ports: dict[str, int] = {}
         self._http: HttpServer | None = None
@@ -151,21 +148,6 @@ class Server:
         self._board: FigureBoard | None = None
         self._watcher = FileWatcher()
         self._takers: dict[str, HttpServer | Http2Server] = {}
-
-    def _allows_client_shm(self) -> bool:
-        """Return --allow-client-shm, or if unset, whether only local clients can connect."""
-        config = self.config
-        if config.allow_client_shm is not None:
-            return config.allow_client_shm
-        ports = [each.address or self._default_address for each in ports_of(config) if each.is_open]
-        # Shared memory of clients is of use on this machine alone, and names objects of
-        # everybody's.
-        return all(map(is_loopback, ports))
-
-    @property
-    def _adopted(self) -> "Mapping[str, int] | None":
-        """The ports that are bound for all processes, None if this is the only one."""
-        return self._membership.ports if self._membership is not None else None
 
     async def __aenter__(self) -> Self:
         """Start."""
@@ -193,11 +175,13 @@ class Server:
         Raises InvalidConfig when a port, socket, certificate or file of API keys cannot be used.
         """
         self._read_keys()
-        self._open_access_log()
-        self._open_payload_log()
+        self._open_logs()
         self._open_dashboard()
+        shared: tuple[Route, ...] = ()
+        if are_metrics_on_http(self.config):
+            shared = _metrics_routes(self.engine, self.config, self._crashes).lines
         # After the dashboard, which is one of them.
-        self._apis = self._mounted()
+        self._apis = _mounted(self.engine, self.config, self._dashboard, shared)
         self.engine.tracer.open()
         try:
             if self.config.allow_http:
@@ -346,22 +330,6 @@ class Server:
             self._dashboard, self._board = shown
             self._board.start()
 
-    def _mounted(self) -> "Apis":
-        """Return V2, the APIs beside it that are not turned off, and metrics if they go there."""
-        from inferd.api.apis import Apis
-        from inferd.api.mount import load_mount, mount_names
-
-        mounts = [
-            load_mount(name)(self.engine, self.config.id)
-            for name in mount_names()
-            # APIs of other packages have no option.
-            if getattr(self.config, f"allow_{name}", True)
-        ]
-        if self._dashboard is not None:
-            mounts.append(self._dashboard)
-        shared = self._metrics_routes().lines if are_metrics_on_http(self.config) else ()
-        return Apis(mounts=tuple(mounts), routes=shared)
-
     def _read_keys(self) -> None:
         if path := self.config.api_key_file:
             from inferd.api.access import KeyRing
@@ -371,31 +339,18 @@ class Server:
             read = functools.partial(fill_ring, self._ring, path)
             self._watcher.read("the API keys", read, path)
 
-    def _open_access_log(self) -> None:
-        """Open the access log, if there is to be one. Raises InvalidConfig."""
-        if self._lines is None:
-            return
-        from inferd.api.access_log.log import AccessLog
-
+    def _open_logs(self) -> None:
+        """Open the logs of requests and of payloads, if there are to be. Raises InvalidConfig."""
         config = self.config
-        try:
-            self._lines.open()
-        except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
-            reason = error.strerror if isinstance(error, OSError) else error
-            msg = f"--access-log: cannot open {config.access_log}: {reason}"
-            raise InvalidConfig(msg) from error
-        self._request_log = AccessLog(self._lines, config.access_log_format, self._ring)
+        if self._lines is not None:
+            from inferd.api.access_log.log import AccessLog
 
-    def _open_payload_log(self) -> None:
-        """Open the log of payloads, if there is to be one. Raises InvalidConfig."""
-        if self._payloads is None:
-            return
-        try:
-            self._payloads.open()
-        except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
-            reason = error.strerror if isinstance(error, OSError) else error
-            msg = f"--payload-log: cannot open {self.config.payload_log}: {reason}"
-            raise InvalidConfig(msg) from error
+            with _opening_log("--access-log", config.access_log):
+                self._lines.open()
+            self._request_log = AccessLog(self._lines, config.access_log_format, self._ring)
+        if self._payloads is not None:
+            with _opening_log("--payload-log", config.payload_log):
+                self._payloads.open()
 
     async def _open_http(self) -> None:
         from inferd.transport.http_server import HttpServer
@@ -404,7 +359,12 @@ class Server:
         options = http_options(self.config, self._ring, tls, self._apis, self._request_log)
         self._http = HttpServer(self.engine, options)
         if self._is_one_port:
-            self._share_port(self._http)
+            from inferd.transport.http2_server import Http2Server
+            from inferd.transport.one_port import share_port
+
+            own = grpc_options(self.config, self._ring, self._apis, self._request_log)
+            self._grpc = Http2Server(self.engine, own, http=self._http)
+            share_port(self._http, self._grpc)
         if self._adopted is not None:
             self._takers["Unix"] = self._http
             if self._is_one_port:
@@ -418,13 +378,13 @@ class Server:
             self.metrics_port = self.http_port
 
     async def _bind_http(self, http: "HttpServer") -> None:
-        with _listening("HTTP", "http", self.http_address, self.config.http_port):
+        with opening("HTTP", "http", self.http_address, self.config.http_port):
             self.http_port = await http.start(self.http_address, self.config.http_port)
         if path := self.config.http_unix_socket:
-            with _listening_at("http", path, is_shared=self.config.reuse_http_port):
+            with opening_at("http", path, is_shared=self.config.reuse_http_port):
                 await http.start_unix(path)
         if self._is_one_port and (path := self.config.grpc_unix_socket):
-            with _listening_at("grpc", path, is_shared=self.config.reuse_grpc_port):
+            with opening_at("grpc", path, is_shared=self.config.reuse_grpc_port):
                 await http.start_unix(path)
 
     def _http_tls(self) -> "ssl.SSLContext | None":
@@ -439,26 +399,18 @@ class Server:
             self._watcher.read("the names of the dashboard", read, path)
         return tls.context
 
-    def _share_port(self, http: "HttpServer") -> None:
-        from inferd.transport.http2_server import Http2Server
-        from inferd.transport.one_port import share_port
-
-        options = grpc_options(self.config, self._ring, self._apis, self._request_log)
-        self._grpc = Http2Server(self.engine, options, http=http)
-        share_port(http, self._grpc)
-
     async def _open_grpc(self) -> None:
         from inferd.transport.http2_server import Http2Server
 
         options = grpc_options(self.config, self._ring, self._apis, self._request_log)
-        with _listening("gRPC", "grpc", self.grpc_address, self.config.grpc_port):
+        with opening("gRPC", "grpc", self.grpc_address, self.config.grpc_port):
             if self.config.grpc_transport == "own":
                 self._grpc = Http2Server(self.engine, options)
             else:
                 from inferd.transport.grpc_server import GrpcServer
 
                 self._grpc = GrpcServer(self.engine, options)
-                await self._probe_grpc_port()
+                await probe(self.grpc_address, self.config)
             if files := tls_files(self.config, "grpc"):
                 self._watcher.read("the TLS files of gRPC", self._grpc.read_tls, *files)
             if self._adopted is not None and isinstance(self._grpc, Http2Server):
@@ -469,7 +421,7 @@ class Server:
         path = self.config.grpc_unix_socket
         # grpcio's server takes addresses of TCP only.
         if path and isinstance(self._grpc, Http2Server):
-            with _listening_at("grpc", path, is_shared=self.config.reuse_grpc_port):
+            with opening_at("grpc", path, is_shared=self.config.reuse_grpc_port):
                 await self._grpc.start_unix(path)
 
     async def _open_cloud(self) -> None:
@@ -484,27 +436,15 @@ class Server:
             if self._adopted is not None:
                 self.cloud_ports[each.protocol] = self._adopt(each.protocol, each.server)
                 continue
-            with _listening(each.protocol, each.word, each.address, each.port):
+            with opening(each.protocol, each.word, each.address, each.port):
                 port = await each.server.start(each.address, each.port)
             self.cloud_ports[each.protocol] = port
-
-    def _metrics_routes(self) -> "MetricsRoutes":
-        from inferd.api.metrics import MetricsRoutes
-
-        config = self.config
-        devices = Devices(
-            Cpu() if config.allow_cpu_metrics else None,
-            Gpus() if config.allow_gpu_metrics else None,
-            config.metrics_interval_ms / 1000,
-        )
-        history = self._crashes.history if self._crashes is not None else None
-        settings = read_metrics_config(config.metrics_config)
-        return MetricsRoutes(self.engine, settings, devices, history=history)
 
     async def _open_metrics(self) -> None:
         from inferd.transport.http_server import HttpServer
 
-        config, routes = self.config, self._metrics_routes()
+        config = self.config
+        routes = _metrics_routes(self.engine, config, self._crashes)
         # A capacity of its own: an overloaded server still answers with its metrics.
         self._metrics = HttpServer(
             self.engine, metrics_options(config), routes=routes, capacity=Capacity()
@@ -513,38 +453,59 @@ class Server:
             self.metrics_port = self._adopt("Metrics", self._metrics)
             return
         port = metrics_port(config)
-        with _listening("Metrics", "metrics", self.metrics_address, port):
+        with opening("Metrics", "metrics", self.metrics_address, port):
             self.metrics_port = await self._metrics.start(self.metrics_address, port)
 
-    async def _probe_grpc_port(self) -> None:
-        # When gRPC cannot bind, it prints a line of its own and does not give us the reason.
-        address, port = self.grpc_address, self.config.grpc_port
-        if port == 0 or self.config.reuse_grpc_port:
-            return
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(address, port, type=socket.SOCK_STREAM)
-        for family, kind, protocol, _, place in found:
-            with socket.socket(family, kind, protocol) as probe:
-                # As grpcio sets it: a port in TIME_WAIT is free.
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(place)
+
+def _allows_client_shm(config: ServerConfig, default_address: str) -> bool:
+    """Return --allow-client-shm, or if unset, whether only local clients can connect."""
+    if config.allow_client_shm is not None:
+        return config.allow_client_shm
+    ports = [each.address or default_address for each in ports_of(config) if each.is_open]
+    # Shared memory of clients is of use on this machine alone, and names objects of
+    # everybody's.
+    return all(map(is_loopback, ports))
+
+
+def _mounted(
+    engine: Engine, config: ServerConfig, dashboard: "Dashboard | None", shared: "tuple[Route, ...]"
+) -> "Apis":
+    """Return V2, the APIs beside it that are not turned off, and the routes that are `shared`."""
+    from inferd.api.apis import Apis
+    from inferd.api.mount import load_mount, mount_names
+
+    mounts = [
+        load_mount(name)(engine, config.id)
+        for name in mount_names()
+        # APIs of other packages have no option.
+        if getattr(config, f"allow_{name}", True)
+    ]
+    if dashboard is not None:
+        mounts.append(dashboard)
+    return Apis(mounts=tuple(mounts), routes=shared)
+
+
+def _metrics_routes(
+    engine: Engine, config: ServerConfig, crashes: "Crashes | None"
+) -> "MetricsRoutes":
+    from inferd.api.metrics import MetricsRoutes
+
+    devices = Devices(
+        Cpu() if config.allow_cpu_metrics else None,
+        Gpus() if config.allow_gpu_metrics else None,
+        config.metrics_interval_ms / 1000,
+    )
+    history = crashes.history if crashes is not None else None
+    settings = read_metrics_config(config.metrics_config)
+    return MetricsRoutes(engine, settings, devices, history=history)
 
 
 @contextlib.contextmanager
-def _listening(protocol: str, word: str, address: str, number: int) -> Iterator[None]:
-    """Raise InvalidConfig, which names the options of `word`, where the port cannot be opened."""
+def _opening_log(option: str, path: str | None) -> Iterator[None]:
+    """Raise InvalidConfig, which names the `option`, where a log cannot be opened."""
     try:
         yield
-    except OSError as error:
-        port = Listening(protocol, word, address, number)
-        raise cannot_listen(port, why_not(error)) from error
-
-
-@contextlib.contextmanager
-def _listening_at(word: str, path: str, *, is_shared: bool) -> Iterator[None]:
-    """Raise InvalidConfig, which names the option of `word`, where a Unix socket cannot be made."""
-    try:
-        yield
-    except OSError as error:
-        shared = f"--reuse-{word}-port" if is_shared else ""
-        raise cannot_listen_at(word, path, why_not(error), shared) from error
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
+        reason = error.strerror if isinstance(error, OSError) else error
+        msg = f"{option}: cannot open {path}: {reason}"
+        raise InvalidConfig(msg) from error

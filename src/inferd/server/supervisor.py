@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,14 +26,13 @@ import inferd
 from inferd import system
 from inferd.config.options.log import LogSettings
 from inferd.config.options.trace import read_trace_config
-from inferd.config.ports import cannot_listen, cannot_listen_at, listening, why_not
 from inferd.config.server import ServerConfig
 from inferd.config.workers import check_workers, share_of
 from inferd.errors import InferdError, InvalidConfig
 from inferd.fleet.bodies import discard
 from inferd.fleet.child import Child
-from inferd.fleet.fleet import MODELS, Fleet, Rules
-from inferd.fleet.listening import BACKLOG, EXHAUSTED, BoundPort, accepted, bound
+from inferd.fleet.fleet import Fleet, Rules
+from inferd.fleet.inquiries import MODELS
 from inferd.fleet.messages import (
     LogChanged,
     ModelsLoaded,
@@ -57,15 +57,12 @@ from inferd.server.control import ControlSocket
 from inferd.server.folder import name_of, private_folder
 from inferd.server.link import has_dashboard, say_link, ui_tokens
 from inferd.server.places import dashboard_url, places, say_live
+from inferd.server.ports.shared import SharedPorts
 from inferd.server.systemd.notify import READY, RELOADING, STOPPING, Notifier
-from inferd.server.systemd.sockets import GRPC_UNIX, HTTP_UNIX, arranged, passed_sockets, placed
-from inferd.transport.unix_socket import UnixSocket
 
 LOGGER = logging.getLogger("inferd")
 
 TICK_S = 0.2
-_PAUSE_S = 0.2
-"""How long nothing is accepted when the system has no more open files."""
 _MARGIN_S = 2.0
 """The time that a process has for its end beyond --exit-timeout-secs."""
 
@@ -115,12 +112,8 @@ class _Supervisor:
         self._folder = folder
         self._default = default_address(os.environ, os.path.exists)
         self._children: dict[int, Child] = {}
-        self._listeners: list[BoundPort] = []
-        self._unix: list[UnixSocket] = []
+        self._ports = SharedPorts(self._give)
         self._notifier = Notifier(os.environ)
-        self._waiting: list[tuple[str, socket.socket]] = []  # connections that nobody took
-        self._accepts = False
-        self._is_suspended = False
         self._ended: asyncio.Future[int] | None = None
         self._control = ControlSocket(self._reply)
         self._since_s = time.time()
@@ -137,7 +130,7 @@ class _Supervisor:
             self,
             time.monotonic,
             merge=sum_of_ended,
-            socket_of=self._socket_of,
+            socket_of=partial(_socket_of, folder),
             discard=discard,
         )
 
@@ -147,14 +140,13 @@ class _Supervisor:
         self._ended = loop.create_future()
         try:
             tokens = ui_tokens(self._config, self._folder)
-            self._bind()
+            self._config = self._ports.bind(self._config, self._default.address)
         except InvalidConfig as error:
             LOGGER.error("%s", error.message)  # noqa: TRY400 - its own words, no traceback
             return 1
         # After binding, so that a second server that fails to start empties nobody's file.
         _empty_trace_file(self._config)
-        ports = {one.name: one.number for one in self._listeners}
-        where = places(self._config, self._default.address, ports)
+        where = places(self._config, self._default.address, self._ports.numbers())
         say_live(self._config, where, self._default)
         say_link(dashboard_url(self._config, where), tokens)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -171,9 +163,8 @@ class _Supervisor:
         finally:
             ticking.cancel()
             self._control.close()
-            self._fleet.kill_all()
-            for one in self._unix:
-                one.remove()
+            self._kill_all()
+            self._ports.remove_paths()
 
     async def _tick(self) -> None:
         while True:
@@ -182,50 +173,20 @@ class _Supervisor:
                 # Again, as signals of several children may be delivered as one.
                 self._reap()
                 self._fleet.check_time()
-                self._pass_on()
+                self._ports.pass_on()
                 self._notify()
             except Exception:  # the next tick may go better, and nobody else watches the processes
                 LOGGER.exception("the supervisor failed to look after its processes")
 
-    def _bind(self) -> None:
-        """Open all ports that systemd has not opened. Raises InvalidConfig."""
-        config, address = self._config, self._default.address
-        given = arranged(passed_sockets(os.environ, os.getpid()), config, address)
-        self._listeners += given.values()
-        for port in listening(config, address):
-            if port.protocol in given:
-                continue
-            try:
-                found = bound(port.protocol, port.address, port.number, reuse=port.is_reused)
-            except OSError as error:
-                raise cannot_listen(port, why_not(error)) from error
-            self._listeners.append(found)
-        for name, word, path in (
-            (HTTP_UNIX, "http", config.http_unix_socket),
-            (GRPC_UNIX, "grpc", config.grpc_unix_socket),
-        ):
-            if path and name not in given:
-                self._bind_unix(name, word, path)
-        self._config = placed(config, address, given)
-
-    def _bind_unix(self, name: str, word: str, path: str) -> None:
-        try:
-            self._unix.append(one := UnixSocket(path))
-            one.socket.setblocking(False)
-            one.socket.listen(BACKLOG)
-        except OSError as error:
-            raise cannot_listen_at(word, path, why_not(error)) from error
-        self._listeners.append(BoundPort(name, 0, [one.socket]))
-
     def _roll(self) -> str:
-        why = self._fleet.roll()
+        why = self._fleet.replacements.roll()
         self._notify()
         return why
 
     def _notify(self) -> None:
         """Tell systemd what it does not know yet."""
         fleet = self._fleet
-        last = fleet.replacement
+        last = fleet.replacements.last
         status = f"{len(fleet.members.ready())} of {self._count} processes are ready"
         if fleet.is_stopping:
             self._notifier.note(STOPPING)
@@ -237,7 +198,7 @@ class _Supervisor:
     def _stop(self, number: signal.Signals) -> None:
         if self._fleet.is_stopping:
             LOGGER.warning("%s again: ending at once", number.name)
-            self._fleet.kill_all()
+            self._kill_all()
             # The `finally` of `run` does not come with os._exit.
             shutil.rmtree(self._folder, ignore_errors=True)
             _end_now(128 + number)
@@ -252,9 +213,6 @@ class _Supervisor:
             return
         self._log.reopen()
         self._fleet.reopen_logs()
-
-    def _socket_of(self, number: int) -> str:
-        return str(self._folder / f"{number}.sock")
 
     async def _open_control(self) -> None:
         try:
@@ -280,7 +238,7 @@ class _Supervisor:
             if not replied.done():
                 replied.set_result(bodies)
 
-        self._fleet.ask(MODELS, take)
+        self._fleet.inquiries.ask(MODELS, take)
         try:
             for body in await replied:
                 # The first reply is enough: all processes serve the same models.
@@ -308,14 +266,14 @@ class _Supervisor:
             inferd.__version__,
             os.getpid(),
             self._since_s,
-            {one.name: one.number for one in self._listeners if one.number},
-            [path for one in self._listeners if not one.number for path in one.paths],
+            {name: number for name, number in self._ports.numbers().items() if number},
+            self._ports.paths(),
             self._count,
             sorted(processes, key=lambda one: (one.slot, -one.uptime_s)),
             self._fleet.is_stopping,
             restarts.count,
             models,
-            self._fleet.replacement,
+            self._fleet.replacements.last,
         )
 
     def spawn(self, number: int, slot: int) -> None:
@@ -336,8 +294,8 @@ class _Supervisor:
             json.dumps(msgspec.to_builtins(share_of(self._config, self._count))).encode(),
             self._default.address,
             str(self._folder),
-            self._socket_of(number),
-            {one.name: one.number for one in self._listeners},
+            _socket_of(self._folder, number),
+            self._ports.numbers(),
         )
         child.channel.write(framed(start))
         loop = asyncio.get_running_loop()
@@ -369,35 +327,17 @@ class _Supervisor:
         if (child := self._children.get(number)) is not None:
             child.kill()
 
+    def _kill_all(self) -> None:
+        for child in self._children.values():
+            child.kill()
+
     def accept(self, *, is_open: bool) -> None:
         """See Shell."""
-        self._accepts = is_open
-        self._watch()
-
-    def _watch(self) -> None:
-        """Look for connections, or leave them in the backlog."""
-        loop = asyncio.get_running_loop()
-        for listener in self._listeners:
-            for one in listener.sockets:
-                if self._accepts and not self._is_suspended:
-                    loop.add_reader(one, self._take, listener.name, one)
-                else:
-                    # Connections wait in the backlog of the system meanwhile.
-                    loop.remove_reader(one)
+        self._ports.accept(is_open=is_open)
 
     def close(self) -> None:
         """See Shell."""
-        loop = asyncio.get_running_loop()
-        for listener in self._listeners:
-            for one in listener.sockets:
-                loop.remove_reader(one)
-                with suppress(OSError):
-                    # What is in the backlog has been accepted by the system already: closing would
-                    # reset it.
-                    while self._take(listener.name, one):
-                        pass
-                one.close()
-        self._listeners.clear()
+        self._ports.close()
 
     def show(self, loaded: ModelsLoaded) -> None:
         """See Shell."""
@@ -426,22 +366,6 @@ class _Supervisor:
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(code)
 
-    def _take(self, name: str, listening: socket.socket) -> int:
-        """Accept what waits at a socket, and pass it on; return how many there were."""
-        try:
-            connections = accepted(listening)
-        except OSError as error:
-            if error.errno in EXHAUSTED:
-                LOGGER.warning("no connection can be accepted now: %s", error.strerror)
-                self._pause()
-                return 0
-            raise
-        for connection in connections:
-            if not self._give(name, connection):
-                # Kept: it has been accepted, and the next tick may find somebody.
-                self._waiting.append((name, connection))
-        return len(connections)
-
     def _give(self, name: str, connection: socket.socket) -> bool:
         """Give a connection to a process; False if none takes it now."""
         tried: set[int] = set()
@@ -455,22 +379,6 @@ class _Supervisor:
             tried.add(member.number)
         return False
 
-    def _pass_on(self) -> None:
-        """Try once more with connections that nobody took."""
-        waiting, self._waiting = self._waiting, []
-        for name, connection in waiting:
-            if not self._give(name, connection):
-                self._waiting.append((name, connection))
-
-    def _pause(self) -> None:
-        self._is_suspended = True
-        self._watch()
-        asyncio.get_running_loop().call_later(_PAUSE_S, self._resume)
-
-    def _resume(self) -> None:
-        self._is_suspended = False
-        self._watch()
-
     def _reap(self) -> None:
         """Notice the processes that have ended."""
         for number, child in list(self._children.items()):
@@ -479,6 +387,11 @@ class _Supervisor:
             if why is not None and child.channel.ended.is_set():
                 del self._children[number]
                 self._fleet.lost(number, f"{why}, pid {child.pid}")
+
+
+def _socket_of(folder: Path, number: int) -> str:
+    """Return where the process of that number takes what belongs to it."""
+    return str(folder / f"{number}.sock")
 
 
 def sum_of_ended(numbers: Iterable[bytes]) -> bytes:

@@ -176,7 +176,7 @@ def _is_last(error: BaseException) -> bool:
 
 def _check_loaded(server: Server) -> None:
     """Raise LoadFailed, with the reasons, unless all models to load at the start are ready."""
-    failed = [one for one in server.engine.index() if one.state is not ModelState.READY]
+    failed = [one for one in server.engine.catalog.index() if one.state is not ModelState.READY]
     if failed:
         raise LoadFailed("\n".join(_reason(entry) for entry in failed))
 

@@ -90,7 +90,7 @@ def _placed(
 ) -> list[Tensor]:
     placed = []
     for tensor, view in zip(outputs, views, strict=True):
-        data: Any = tensor.data
+        data: object = tensor.data
         place = places.get(tensor.name)
         if place is not None:
             _fill(place, view, is_there=_is_there(data, place))
@@ -130,7 +130,7 @@ def _fill(place: Span, data: memoryview, *, is_there: bool) -> None:
         place.flush(size_bytes)
 
 
-def _is_there(data: Any, place: Span) -> bool:
+def _is_there(data: object, place: Span) -> bool:
     """Return whether the backend has written its array directly into the place."""
     return isinstance(data, np.ndarray) and _address(data) == _address(_bytes_of(place.view))
 

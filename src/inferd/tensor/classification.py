@@ -56,7 +56,7 @@ def classified(tensor: Tensor, top_k: int, labels: Labels, *, batch_dims: int) -
     return Tensor(tensor.name, DataType.BYTES, shape, encode_strings(texts, tensor.name))
 
 
-def top_classes(tensor: Tensor, top_k: int, *, batch_dims: int) -> list[list[tuple[Any, int]]]:
+def top_classes(tensor: Tensor, top_k: int, *, batch_dims: int) -> list[list[tuple[object, int]]]:
     """Return (value, index) of the `top_k` greatest elements of each batch entry, greatest first.
 
     Equal elements are ordered by index, NaN comes last. The index counts the elements of one entry,

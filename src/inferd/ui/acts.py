@@ -71,18 +71,18 @@ async def do(engine: Engine, act: Act) -> str:
     match act:
         case _Load(model) | _Reload(model):
             # As for V2's calls: in other modes the repository alone says what is loaded.
-            engine.check_is_explicit()
+            engine.control.check_is_explicit()
             await load(engine, LoadRequest(model))
             return f"{model} is loaded" if isinstance(act, _Load) else f"{model} is loaded again"
         case _Unload(model):
-            engine.check_is_explicit()
+            engine.control.check_is_explicit()
             await unload(engine, UnloadRequest(model))
             return f"{model} is unloaded"
         case _Logging(settings):
             await log_settings(engine, decode_log_request(_json(settings)))
             return "the log has the new settings"
         case _Trace(settings, model):
-            await engine.trace_settings(model or "", decode_trace_request(_json(settings)))
+            await engine.changes.trace_settings(model or "", decode_trace_request(_json(settings)))
             what = f"requests of {model} are" if model else "requests are"
             return f"{what} traced by the new settings"
 

@@ -34,7 +34,7 @@ def read_json(body: bytes, source: str) -> dict[str, InputValue]:
     return {"": InputValue(source, json_array(document, source))}
 
 
-def _v2_input(entry: Any, source: str) -> Iterable[tuple[str, InputValue]]:
+def _v2_input(entry: object, source: str) -> Iterable[tuple[str, InputValue]]:
     """Yield the name and value of an entry of a V2 request's inputs."""
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         msg = f"{source}: each of the inputs is to be an object with a name"
@@ -86,7 +86,7 @@ _JSON_KINDS = {type(None): "null", dict: "objects", str: "strings", bool: "boole
 _JSON_KINDS |= {int: "numbers", float: "numbers"}
 
 
-def _numbers(flat: list[Any], what: str) -> Array:
+def _numbers(flat: list[object], what: str) -> Array:
     if all(type(one) is int for one in flat):
         # Signed first, as that is what most models have.
         for kind in (np.int64, np.uint64):

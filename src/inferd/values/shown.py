@@ -1,7 +1,5 @@
 """Tensors as text for people: their kind, their values shortened, and what they range over."""
 
-from typing import Any
-
 import numpy as np
 
 from inferd.tensor.dtype import DataType
@@ -43,7 +41,7 @@ def plain_array(tensor: Tensor) -> Array:
     return bf16_to_float32(array) if tensor.datatype is DataType.BF16 else array
 
 
-def json_value(tensor: Tensor) -> Any:
+def json_value(tensor: Tensor) -> object:
     """Return the elements as nested lists; strings that are no UTF-8 with escapes, NaN as null."""
     array = plain_array(tensor)
     if tensor.datatype is DataType.BYTES:

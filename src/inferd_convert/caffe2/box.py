@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from inferd.tensor.dtype import DataType
+from inferd_convert import filled
 from inferd_convert.caffe2.call import Caffe2Call
 from inferd_convert.caffe2.selection import image_numbers
 from inferd_convert.call import Converted, Converter
@@ -52,7 +53,7 @@ def _transform(
     made = graph.add("Max", graph.add("Min", made, limits), graph.real(0.0))
     if call.integer("apply_scale", 1):
         made = made * graph.unsqueeze(scale, (1,))
-    counts = _occurrences(graph, graph.places(info, 0), numbers)
+    counts = _occurrences(graph, filled.places(graph, info, 0), numbers)
     return graph.reshape(made, graph.shape(deltas), 2), counts
 
 

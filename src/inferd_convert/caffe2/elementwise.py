@@ -3,6 +3,7 @@
 import numpy as np
 
 from inferd.tensor.dtype import DataType
+from inferd_convert import filled
 from inferd_convert.caffe2.call import Caffe2Call
 from inferd_convert.call import Converted, Converter, node
 from inferd_convert.elementwise import (
@@ -73,7 +74,7 @@ def _prelu(graph: Graph, call: Caffe2Call, x: Value, slope: Value) -> Converted:
     """Convert PRelu, with one slope or one for each channel."""
     # With channels last, the slopes line up by themselves.
     if not call.is_nhwc and slope.size != 1 and x.rank != 1:
-        slope = graph.along(slope, x, 1)
+        slope = filled.along(graph, slope, x, 1)
     return graph.add("PRelu", x, slope)
 
 
@@ -112,7 +113,7 @@ def _broadcast(call: Caffe2Call, a: Value, b: Value) -> Value:
     if a.rank is None or b.rank is None:
         ranks = [graph.shape(graph.shape(value)) for value in (a, b)]
         count = graph.add("Sub", *ranks) - graph.ints(axis)
-        return graph.reshape(b, graph.join(graph.shape(b), graph.ones(count)))
+        return graph.reshape(b, graph.join(graph.shape(b), filled.ones(graph, count)))
     # Caffe2's old broadcasting aligns b at `axis` of a; ONNX aligns shapes at their ends.
     missing = a.rank - axis - b.rank
     if axis < 0 or missing < 0:
@@ -138,7 +139,7 @@ def _affine_channel(
 ) -> Converted:
     """Convert AffineChannel: a scale and a bias for each channel."""
     if not call.is_nhwc:
-        scale, bias = graph.along(scale, x, 1), graph.along(bias, x, 1)
+        scale, bias = filled.along(graph, scale, x, 1), filled.along(graph, bias, x, 1)
     return x * scale + bias
 
 
@@ -164,7 +165,7 @@ def _power(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 def _where(graph: Graph, call: Caffe2Call, condition: Value, x: Value, y: Value) -> Converted:
     """Convert Where; for Conditional or broadcast_on_rows, each condition selects a whole row."""
     if call.type == "Conditional" or call.flag("broadcast_on_rows"):
-        condition = graph.along(condition, x, 0)
+        condition = filled.along(graph, condition, x, 0)
     if x.is_bool and y.is_bool:  # not supported by ONNX Runtime's Where
         others = graph.add("And", graph.add("Not", condition), y, rank=x.rank)
         return graph.add("Or", graph.add("And", condition, x, rank=x.rank), others)

@@ -67,7 +67,7 @@ def _filled(call: Caffe2Call, value: Any) -> Value:
     return call.graph.constant(np.full(dims_given, value))
 
 
-def _one_value(call: Caffe2Call) -> Any:
+def _one_value(call: Caffe2Call) -> object:
     given = call.argument("value")
     kind = call.argument("dtype")
     if kind.s is not None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from inferd_convert import filled
 from inferd_convert.caffe2.call import Caffe2Call
 from inferd_convert.call import Converted, Converter
 from inferd_convert.graph import Graph, Value
@@ -44,7 +45,7 @@ def _spatial_bn(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
 
 def _instance_norm(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
     graph, epsilon = call.graph, call.number("epsilon", 1e-5)
-    x = graph.with_places(x)
+    x = filled.with_places(graph, x)
     y = graph.add("InstanceNormalization", x, call.input(1), call.input(2), epsilon=epsilon)
     each = graph.reshape(x, graph.join(graph.shape(x, 0, 2), graph.ints(-1)), 3)
     mean, variance = moments(each, [2], keep=False)
@@ -56,12 +57,12 @@ def _group_norm(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
     count = call.integer("group", 32)
     call.refuse_if(count < 1, "its argument 'group' should be at least 1")
     shape = graph.join(graph.length(x, 0), graph.ints(count, -1))
-    groups = graph.with_places(graph.reshape(x, shape, 3))
+    groups = filled.with_places(graph, graph.reshape(x, shape, 3))
     ones, zeros = (graph.constant(np.full(count, one, np.float32)) for one in (1, 0))
     # Each group as a channel of InstanceNormalization: one kernel instead of several nodes.
     normal = graph.add("InstanceNormalization", groups, ones, zeros, epsilon=epsilon)
     normal = graph.reshape(normal, graph.shape(x), x.rank)
-    scale, bias = (graph.along(call.input(index), x, 1) for index in (1, 2))
+    scale, bias = (filled.along(graph, call.input(index), x, 1) for index in (1, 2))
     y = normal * scale + bias
     mean, variance = moments(groups, [2], keep=False)
     return y, mean, graph.add("Reciprocal", deviation(variance, epsilon))

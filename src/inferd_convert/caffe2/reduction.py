@@ -3,6 +3,7 @@
 import numpy as np
 
 from inferd.tensor.dtype import DataType
+from inferd_convert import filled
 from inferd_convert.caffe2.call import Caffe2Call
 from inferd_convert.call import Converted, Converter
 from inferd_convert.graph import Graph, Value
@@ -64,7 +65,7 @@ def _segment_sums(graph: Graph, rows: Value, lengths: Value) -> Value:
     number = _segment_numbers(graph, lengths, graph.length(rows, 0))
     index = graph.add("Expand", graph.unsqueeze(number, (1,)), graph.shape(rows), rank=2)
     shape = graph.join(graph.shape(lengths), graph.shape(rows, 1))
-    empty = graph.full(shape, np.float32(0), 2)
+    empty = filled.full(graph, shape, np.float32(0), 2)
     # Each row is added at its segment; as a product with a mask it would take n times m.
     return graph.add("ScatterElements", empty, index, rows, axis=0, reduction="add")
 
@@ -76,8 +77,8 @@ def _segment_numbers(graph: Graph, lengths: Value, total: Value) -> Value:
     """
     starts = graph.add("CumSum", lengths, graph.whole(0), exclusive=1)
     # One more, as empty segments at the end begin behind the last row.
-    zeros = graph.full(total + graph.ints(1), np.int64(0))
-    ones = graph.ones(graph.shape(lengths))
+    zeros = filled.full(graph, total + graph.ints(1), np.int64(0))
+    ones = filled.ones(graph, graph.shape(lengths))
     begun = graph.add("ScatterElements", zeros, starts, ones, axis=0, reduction="add")
     number = graph.add("CumSum", begun, graph.whole(0)) - graph.ints(1)
     return graph.add("Slice", number, graph.ints(0), total, graph.ints(0))
@@ -107,7 +108,7 @@ def _range_fill(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert LengthsRangeFill: 0, 1, ... in each segment."""
     graph, lengths, starts, total = _counted(call)
     begun = graph.add("Gather", starts, _segment_numbers(graph, lengths, total), axis=0)
-    return graph.cast(graph.range(graph.scalar(total)) - begun, DataType.INT32)
+    return graph.cast(filled.numbers(graph, graph.scalar(total)) - begun, DataType.INT32)
 
 
 OPERATORS: dict[str, Converter] = {

@@ -3,6 +3,7 @@
 import numpy as np
 
 from inferd.tensor.dtype import DataType
+from inferd_convert import filled
 from inferd_convert.caffe2.call import Caffe2Call
 from inferd_convert.caffe2.window import pads_of
 from inferd_convert.call import Converted, Converter
@@ -44,7 +45,7 @@ def _top_k(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     count = graph.add("Min", graph.ints(k), length)
     values, indices = graph.add_several(2, "TopK", x, count, axis=axis)
     # As many zeros as x has dims, which may only be known at run time.
-    none = graph.full(graph.shape(graph.shape(x)), np.int64(0))
+    none = filled.full(graph, graph.shape(graph.shape(x)), np.int64(0))
     behind = graph.add("ScatterElements", none, graph.ints(axis), graph.ints(k) - count, axis=0)
     around = graph.join(none, behind)
     # Only as far as k needs it: TopK itself refuses a k beyond the length.
@@ -53,7 +54,7 @@ def _top_k(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     if call.output_count < 3:
         return values, found
     # The third output has indices into the flattened input.
-    places = graph.add("GatherElements", graph.numbered(x), indices, axis=axis)
+    places = graph.add("GatherElements", filled.numbered(graph, x), indices, axis=axis)
     places = graph.add("Pad", places, around, graph.whole(-1))
     return values, found, graph.reshape(places, graph.ints(-1))
 
@@ -99,7 +100,7 @@ def _picked(call: Caffe2Call, x: Value, scales: Value) -> Value:
         length = graph.length(x, axis)
         scale = graph.add("Slice", scales, graph.ints(place), graph.ints(place + 1), rank=1)
         size = graph.cast(length, DataType.FP32) * scale
-        numbers = graph.range(graph.scalar(graph.cast(size, DataType.INT64)))
+        numbers = filled.numbers(graph, graph.scalar(graph.cast(size, DataType.INT64)))
         sources = graph.cast(graph.cast(numbers, DataType.FP32) / scale, DataType.INT64)
         # Rounded floats may point one past the end.
         sources = graph.add("Min", sources, length - graph.ints(1))

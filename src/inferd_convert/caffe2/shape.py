@@ -1,6 +1,7 @@
 """Caffe2 operators that split, join and rearrange tensors, and change no element."""
 
 from inferd.tensor.dtype import DataType
+from inferd_convert import filled
 from inferd_convert.caffe2.call import Caffe2Call
 from inferd_convert.call import Converted, Converter
 from inferd_convert.graph import END, Graph, Value
@@ -125,7 +126,7 @@ def _tile(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     if len(call.inputs) > 2:
         axis = _as_vector(graph, call.input(2))
     # As many as x has dims, which may only be known at run time.
-    ones = graph.ones(graph.shape(graph.shape(x)))
+    ones = filled.ones(graph, graph.shape(graph.shape(x)))
     return graph.add("Tile", x, graph.add("ScatterElements", ones, axis, tiles, axis=0))
 
 

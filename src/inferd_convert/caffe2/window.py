@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from inferd_convert import filled
 from inferd_convert.caffe2.call import Caffe2Call
 from inferd_convert.call import Converted, Converter
 from inferd_convert.graph import Graph, Value
@@ -182,7 +183,7 @@ def _caffe_pool(
     mean = pool(x)
     if counts_pads:
         return mean
-    return mean_inside(graph, mean, pool(graph.full(graph.shape(x), np.float32(1), x.rank)))
+    return mean_inside(graph, mean, pool(filled.full(graph, graph.shape(x), np.float32(1), x.rank)))
 
 
 def _cropped(graph: Graph, x: Value, window: Caffe2Window) -> Value:

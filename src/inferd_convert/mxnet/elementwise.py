@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from inferd.tensor.dtype import DataType
+from inferd_convert import filled
 from inferd_convert.call import Converted, Converter, node
 from inferd_convert.elementwise import root_size, total_of, unchanged
 from inferd_convert.graph import Graph, Value, wider_rank
@@ -217,8 +218,8 @@ OPERATORS: dict[str, Converter] = {
     ),
     "hard_sigmoid": node("HardSigmoid", alpha=0.2, beta=0.5),
     "clip": _clip,
-    "zeros_like": lambda graph, call, x: graph.full_like(x, 0.0),
-    "ones_like": lambda graph, call, x: graph.full_like(x, 1.0),
+    "zeros_like": lambda graph, call, x: filled.full_like(graph, x, 0.0),
+    "ones_like": lambda graph, call, x: filled.full_like(graph, x, 1.0),
     "where": _where,
     "logical_not": _not,
     "cbrt": _of_reals(_cube_root),

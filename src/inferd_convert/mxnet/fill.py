@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from inferd.tensor.dtype import DataType
+from inferd_convert import filled
 from inferd_convert.call import MAX_FILLED, Converted, Converter
 from inferd_convert.graph import Graph, Value
 from inferd_convert.mxnet.call import MxnetCall
@@ -44,8 +45,10 @@ def _arange_like(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     """Convert arange_like: a range over an axis, or over all elements."""
     repeat = call.integer("repeat", 1)
     call.cannot_if(repeat != 1, "repeat cannot be converted")
-    is_along = call.has("axis")
-    numbers = graph.places(x, call.axis(x.rank, 0)) if is_along else graph.numbered(x)
+    if call.has("axis"):
+        numbers = filled.places(graph, x, call.axis(x.rank, 0))
+    else:
+        numbers = filled.numbered(graph, x)
     return graph.cast(numbers, DataType.FP32) * call.number("step", 1.0) + call.number("start")
 
 

@@ -4,6 +4,7 @@ from math import prod
 
 import numpy as np
 
+from inferd_convert import filled
 from inferd_convert.call import MAX_FILLED, Converted, Converter
 from inferd_convert.graph import Graph, Value
 from inferd_convert.image import aligned_regions, pooled_regions, resized
@@ -69,7 +70,7 @@ def _shares(call: MxnetCall, x: Value, axis: int, count: int) -> Value:
         # Rounding up in whole numbers: n / d rounded up is (n + d - 1) / d rounded down.
         scaled = graph.add("Mul", numbers, length, rank=2) + graph.whole(up)
         ends.append(scaled / graph.whole(count))
-    places = graph.places(x, axis)
+    places = filled.places(graph, x, axis)
     starts, stops = ends
     begun = graph.add("GreaterOrEqual", places, starts, rank=2)
     is_in = graph.add("And", begun, graph.add("Less", places, stops, rank=2))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from inferd.tensor.dtype import DataType
+from inferd_convert import filled
 from inferd_convert.call import Converted, Converter
 from inferd_convert.elementwise import SELU_ALPHA, SELU_GAMMA, gelu
 from inferd_convert.graph import Graph, Value
@@ -49,7 +50,7 @@ def _leaky_relu(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     if kind == "prelu":
         slopes = call.input(1)
         if slopes.size != 1:
-            slopes = graph.along(slopes, x, call.checked(1, x.rank))
+            slopes = filled.along(graph, slopes, x, call.checked(1, x.rank))
         return graph.add("PRelu", x, slopes)
     if kind == "gelu":
         return gelu(graph, x)
@@ -294,13 +295,13 @@ def _batch_norm(graph: Graph, call: MxnetCall, x: Value) -> Value:
     deviation = graph.add("Sqrt", variance + epsilon)
     scale = gamma / deviation
     # BatchNormalization has its channels in dim 1 only.
-    y = x - graph.along(mean, x, axis)
-    y = y * graph.along(scale, x, axis)
-    return y + graph.along(beta, x, axis)
+    y = x - filled.along(graph, mean, x, axis)
+    y = y * filled.along(graph, scale, x, axis)
+    return y + filled.along(graph, beta, x, axis)
 
 
 def _instance_norm(graph: Graph, call: MxnetCall, x: Value, gamma: Value, beta: Value) -> Converted:
-    operands = graph.with_places(x), gamma, beta
+    operands = filled.with_places(graph, x), gamma, beta
     return graph.add("InstanceNormalization", *operands, epsilon=call.number("eps", 1e-3))
 
 
@@ -308,7 +309,7 @@ def _layer_norm(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     call.cannot_if(call.flag("output_mean_var"), "output_mean_var cannot be converted")
     axis, epsilon = call.axis(x.rank, -1), call.number("eps", 1e-5)
     normal = normalised(x, [axis], epsilon)
-    scale, bias = (graph.along(call.input(index), x, axis) for index in (1, 2))
+    scale, bias = (filled.along(graph, call.input(index), x, axis) for index in (1, 2))
     return normal * scale + bias
 
 
@@ -320,7 +321,7 @@ def _group_norm(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     normal = normalised(graph.reshape(x, shape, 3), [2], call.number("eps", 1e-5))
     normal = graph.reshape(normal, graph.shape(x), x.rank)
     axis = call.checked(1, x.rank)
-    scale, bias = (graph.along(call.input(index), x, axis) for index in (1, 2))
+    scale, bias = (filled.along(graph, call.input(index), x, axis) for index in (1, 2))
     return normal * scale + bias
 
 

@@ -71,7 +71,7 @@ class Predictor:
         """Free its memory."""
         self._library.call("MXPredFree", self.handle)
 
-    def _output(self, index: int) -> Any:
+    def _output(self, index: int) -> object:
         dims, count, kind = ctypes.POINTER(ctypes.c_uint32)(), ctypes.c_uint32(), ctypes.c_int()
         number = ctypes.c_uint32(index)
         places = (ctypes.byref(dims), ctypes.byref(count))

@@ -3,6 +3,7 @@
 import numpy as np
 
 from inferd.tensor.dtype import DataType
+from inferd_convert import filled
 from inferd_convert.call import Converted, Converter
 from inferd_convert.graph import END, Graph, Value
 from inferd_convert.mxnet.call import MxnetCall
@@ -103,7 +104,9 @@ def _squeeze(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     shape = graph.shape(graph.add("Squeeze", x, rank=None))
     nothing = graph.add("Equal", graph.shape(shape), graph.ints(0))
     # If all dims were 1, one is left: MXNet has no scalars.
-    return graph.reshape(x, graph.join(shape, graph.ones(graph.cast(nothing, DataType.INT64))))
+    return graph.reshape(
+        x, graph.join(shape, filled.ones(graph, graph.cast(nothing, DataType.INT64)))
+    )
 
 
 def _concat(graph: Graph, call: MxnetCall, x: Value) -> Converted:
@@ -239,14 +242,14 @@ def _arg(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         found = graph.add("CastLike", graph.add(op, flat, axis=0, keepdims=1), x)
         if not keep:
             return found
-        return graph.reshape(found, graph.ones(graph.shape(graph.shape(x))), x.rank)
+        return graph.reshape(found, filled.ones(graph, graph.shape(graph.shape(x))), x.rank)
     found = place_of_extreme(graph, op, x, call.axis(x.rank, 0), keep=keep)
     return graph.add("CastLike", no_scalar(graph, found), x)
 
 
 def places_along(graph: Graph, x: Value, axis: int) -> Value:
     """Return 0, 1, ... along `axis` as INT64, shaped to broadcast with `x`, of known rank."""
-    steps = graph.places(x, axis)
+    steps = filled.places(graph, x, axis)
     return graph.unsqueeze(steps, [other for other in range(x.rank or 1) if other != axis])
 
 

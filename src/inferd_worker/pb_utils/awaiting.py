@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .response import InferenceResponse
 
 
-def begin_run(calls: Calls, describe: Describe, *, decoupled: bool) -> Any:
+def begin_run(calls: Calls, describe: Describe, *, decoupled: bool) -> object:
     """See InferenceRequest.async_exec.
 
     The request is written at once: whoever made its arrays may fill them anew while it runs.
@@ -42,7 +42,7 @@ def begin_run(calls: Calls, describe: Describe, *, decoupled: bool) -> Any:
     return replied
 
 
-async def _replied(calls: Calls, pending: PendingCall, loop: Any, *, decoupled: bool) -> Any:
+async def _replied(calls: Calls, pending: PendingCall, loop: object, *, decoupled: bool) -> object:
     with _Reading(calls, loop):
         try:
             await _any(pending)

@@ -12,7 +12,7 @@ from typing import Any
 from .error import TritonModelException, WrongType, kind_of
 
 
-def text_given(value: Any, what: str) -> str:
+def text_given(value: object, what: str) -> str:
     """Return `value`, a str or bytes in UTF-8, as a str.
 
     Raises WrongType, or TritonModelException for invalid UTF-8.

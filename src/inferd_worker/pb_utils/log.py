@@ -35,7 +35,7 @@ class Logger:
         Logger.log(message, _LogLevel.INFO)
 
     @staticmethod
-    def log_warn(message: Any) -> None:
+    def log_warn(message: object) -> None:
         """Log a warning."""
         Logger.log(message, _LogLevel.WARNING)
 

@@ -53,7 +53,7 @@ class InferenceTrace:
         self._context = context
         self._number = number
 
-    def get_context(self) -> Any:
+    def get_context(self) -> object:
         """Return the context."""
         return self._context
 
@@ -153,7 +153,7 @@ class InferenceRequest:
         """Return the sum of TRITONSERVER_REQUEST_FLAG_SEQUENCE_START and _END, if set."""
         return self._flags
 
-    def set_flags(self, flags: Any) -> None:
+    def set_flags(self, flags: object) -> None:
         """Set the flags."""
         self._flags = number_given(flags, "flags")
 
@@ -198,7 +198,7 @@ class InferenceRequest:
             self._open.has_sender = True
         return self._sender
 
-    def set_release_flags(self, flags: Any) -> None:
+    def set_release_flags(self, flags: object) -> None:
         """Set what happens to the request after execute: TRITONSERVER_REQUEST_RELEASE_..."""
         number = number_given(flags, "flags")
         if number not in (
@@ -208,7 +208,7 @@ class InferenceRequest:
             raise TritonModelException(f"release flags {number} are not known")
         self._release_flags = number
 
-    def exec(self, decoupled: Any = False) -> Any:
+    def exec(self, decoupled: object = False) -> object:
         """Run the request on the model it names; return the response, which holds any error.
 
         With `decoupled`, return an iterator over any number of responses.
@@ -217,7 +217,7 @@ class InferenceRequest:
         pending = calls.send(self._describe, decoupled=bool(decoupled))
         return Responses(calls, pending) if decoupled else calls.wait(pending)
 
-    def async_exec(self, decoupled: Any = False) -> Any:
+    def async_exec(self, decoupled: object = False) -> object:
         """Return an awaitable of the result of exec; several may run at once."""
         return begin_run(current.calls(), self._describe, decoupled=bool(decoupled))
 
@@ -253,7 +253,7 @@ class InferenceRequest:
         return f"InferenceRequest(id={self._id!r}, inputs={self._inputs!r})"
 
 
-def get_input_tensor_by_name(inference_request: InferenceRequest, name: Any) -> Tensor | None:
+def get_input_tensor_by_name(inference_request: InferenceRequest, name: object) -> Tensor | None:
     """Return the input called `name`, or None."""
     return named(inference_request._inputs, name)
 

@@ -61,12 +61,12 @@ class InferenceResponse:
         return as_json(self._parameters or {})
 
 
-def as_json(parameters: dict[str, Any]) -> str:
+def as_json(parameters: dict[str, object]) -> str:
     """Return parameters as JSON without blanks, as Triton's module writes it."""
     return json.dumps(parameters, separators=(",", ":"))
 
 
-def get_output_tensor_by_name(inference_response: InferenceResponse, name: Any) -> Tensor | None:
+def get_output_tensor_by_name(inference_response: InferenceResponse, name: object) -> Tensor | None:
     """Return the output called `name`, or None."""
     return named(inference_response._tensors, name)
 

@@ -28,7 +28,7 @@ LENT_BYTES = INLINE_BYTES
 """Larger data that lies in a received block is sent back without a copy."""
 
 
-def _name_given(name: Any) -> str:
+def _name_given(name: object) -> str:
     if not isinstance(name, (str, bytes)):
         raise WrongType(f"the name of a Tensor is {kind_of(name)}, expected str")
     if not name:
@@ -93,7 +93,7 @@ class Tensor:
         """Return whether the tensor is in CPU memory: always True."""
         return True
 
-    def as_numpy(self) -> Any:
+    def as_numpy(self) -> object:
         """Return the elements as a writable array; strings are bytes objects.
 
         Raises TritonModelException for BF16, which numpy lacks; DLPack has it.
@@ -115,7 +115,7 @@ class Tensor:
             self._data = None
         return self._array
 
-    def _bytes(self) -> Any:
+    def _bytes(self) -> object:
         """Return the bytes as received, while there is no array yet."""
         return self._data[self._offset : self._offset + self._size]
 
@@ -130,7 +130,7 @@ class Tensor:
         return to_capsule(self._array, self._datatype)
 
     @staticmethod
-    def from_dlpack(name: Any, tensor: Any) -> Tensor:
+    def from_dlpack(name: object, tensor: object) -> Tensor:
         """Return a Tensor over the memory of `tensor`: a DLPack capsule, or one with __dlpack__.
 
         A tensor on a device is moved by its `cpu()`, if it has that method.
@@ -142,7 +142,7 @@ class Tensor:
         capsule = tensor.__dlpack__() if hasattr(tensor, "__dlpack__") else tensor
         return Tensor._of(name, *from_capsule(capsule))
 
-    def __dlpack__(self, stream: Any = None, **_: Any) -> Any:
+    def __dlpack__(self, stream: object = None, **_: object) -> object:
         # -1 means "do not synchronise" (array API, __dlpack__).
         if stream not in (None, -1):
             raise TritonModelException("the tensor lies in the CPU's memory: there are no streams")
@@ -175,7 +175,9 @@ def named(tensors: list[Tensor], name: Any) -> Tensor | None:
     return None
 
 
-def write_tensor(tensor: Tensor, payload: Payload, lender: Line | None = None) -> tuple[Any, ...]:
+def write_tensor(
+    tensor: Tensor, payload: Payload, lender: Line | None = None
+) -> tuple[object, ...]:
     """Return the packet's description of `tensor`, and add its bytes to `payload`.
 
     Bytes in a block of `lender` are named instead. Raises TritonModelException if the elements

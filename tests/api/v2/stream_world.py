@@ -413,8 +413,8 @@ class World:
                 output=(ModelOutput("Y", FP32, (-1,)),),
                 decoupled=name in ("often", "far"),
             )
-            self.engine.add(Served(config, 1, "", scheduler))
-        self.engine.finish_loading()
+            self.engine.catalog.add(Served(config, 1, "", scheduler))
+        self.engine.readiness.finish_loading()
         loop = asyncio.get_running_loop()
         options = grpc_options(ServerConfig())
         self.server = Http2Server(self.engine, options, clock=loop.time)

@@ -413,7 +413,7 @@ async def test_an_error_among_the_answers_is_one_event_of_many(
         assert await stream.event() == {"error": "busy"}
         assert await stream.event() == answer(1.5)
         assert await stream.event() is None
-        [row] = site.engine.statistics("s")
+        [row] = site.engine.whole.statistics("s")
         assert (row.inference_stats.success.count, row.inference_count) == (0, 0)
 
 

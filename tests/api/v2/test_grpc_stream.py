@@ -168,13 +168,13 @@ def streaming(request):
     async def serve(*models, **options):
         engine = Engine()
         once, often = Played(), Played()
-        engine.add(served("id", Identity()))
-        engine.add(served("gen", Repeating(), decoupled=True))
-        engine.add(served("once", once))
-        engine.add(served("often", often, decoupled=True))
+        engine.catalog.add(served("id", Identity()))
+        engine.catalog.add(served("gen", Repeating(), decoupled=True))
+        engine.catalog.add(served("once", once))
+        engine.catalog.add(served("often", often, decoupled=True))
         for model in models:
-            engine.add(model)
-        engine.finish_loading()
+            engine.catalog.add(model)
+        engine.readiness.finish_loading()
         server = request.param(engine, grpc_options(ServerConfig(**options)))
         port = await server.start("127.0.0.1", 0)
         limits = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
@@ -459,7 +459,7 @@ class Memory:
 def engine_of(**models):
     engine = Engine()
     for name, scheduler in models.items():
-        engine.add(served(name, scheduler, decoupled=name == "often"))
+        engine.catalog.add(served(name, scheduler, decoupled=name == "often"))
     return engine
 
 
@@ -716,8 +716,8 @@ async def test_a_request_hears_of_a_client_that_leaves_in_the_same_breath():
 
     model = Left()
     engine = Engine()
-    engine.add(served("once", model))
-    engine.finish_loading()
+    engine.catalog.add(served("once", model))
+    engine.readiness.finish_loading()
 
     async def messages():
         yield asked("once", id="a").SerializeToString()

@@ -242,7 +242,7 @@ async def test_the_configuration_of_what_is_not_there_is_404(serving, url):
 @pytest.fixture
 def engine(models):
     engine, _ = models()
-    engine.set_state("broken", 1, ModelState.UNAVAILABLE, "no good file")
+    engine.catalog.set_state("broken", 1, ModelState.UNAVAILABLE, "no good file")
     return engine
 
 

@@ -11,7 +11,6 @@ from inferd.api.call import V2_SERVICE, grpc_handlers
 from inferd.api.v2.shared_memory import CALLS
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidRequest, RegionFailed, RegionNotFound, Unsupported
-from inferd.shm.regions import Regions
 
 VALUES = np.arange(4, dtype=np.float32)
 ALL = "/v2/systemsharedmemory"
@@ -248,9 +247,9 @@ async def test_without_permission_it_does_not_matter_what_the_body_says(serving,
 
 
 @pytest.fixture
-def engine():
-    engine = Engine()
-    engine.regions = Regions(allowed=True, find_driver=lambda: None)
+def engine(monkeypatch):
+    engine = Engine(allow_client_shm=True)
+    monkeypatch.setattr(engine.regions, "_find_driver", lambda: None)
     yield engine
     engine.regions.close()
 

@@ -88,7 +88,7 @@ async def test_another_verb_is_not_allowed(serving):
 @pytest.fixture
 def engine():
     engine = Engine()
-    engine.set_state("m", 1, ModelState.LOADING)
+    engine.catalog.set_state("m", 1, ModelState.LOADING)
     return engine
 
 

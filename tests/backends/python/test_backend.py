@@ -34,7 +34,7 @@ def test_a_model_adds_and_subtracts_in_a_process_of_its_own(serve, over):
         assert np.array_equal(got["OUTPUT1"], a - b)
         only = asked.ask("addsub", over, ["OUTPUT1"], INPUT0=a, INPUT1=b)
         assert list(only) == ["OUTPUT1"]
-        [row] = asked.server.engine.statistics("addsub")
+        [row] = asked.server.engine.whole.statistics("addsub")
         assert row.inference_count == row.execution_count == 2
         assert 0 < row.inference_stats.compute_infer.ns < row.inference_stats.success.ns
 
@@ -75,7 +75,7 @@ def test_requests_that_come_together_are_executed_together(serve, eventually, tm
             thread.join()
         assert len(counts) == 16
         assert max(counts) > 1
-        [row] = asked.server.engine.statistics("count")
+        [row] = asked.server.engine.whole.statistics("count")
         assert row.inference_count == 16
         assert row.execution_count < 16
 

@@ -70,7 +70,7 @@ def repository(tmp_path):
 
 
 def reasons(asked):
-    return {row.name: row.reason for row in asked.server.engine.index() if row.reason}
+    return {row.name: row.reason for row in asked.server.engine.catalog.index() if row.reason}
 
 
 @pytest.mark.slow

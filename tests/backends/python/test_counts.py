@@ -62,5 +62,5 @@ def test_processes_come_and_go_and_no_request_fails(serve, eventually, tmp_path)
         gone = set(answers) - set(answers[-1:])
         assert len(gone) >= 3
         eventually(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in gone))
-        [row] = asked.server.engine.statistics("pid")
+        [row] = asked.server.engine.whole.statistics("pid")
         assert row.inference_stats.success.count == len(answers)

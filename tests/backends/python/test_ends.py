@@ -58,7 +58,7 @@ def test_an_unload_ends_a_worker_whose_initialize_hangs(models, hangs, eventuall
         loading.join()
         assert "model 'm' is being unloaded" in refused[0]
         eventually(lambda: not is_there(pid))
-        [row] = [row for row in asked.server.engine.index() if row.name == "m"]
+        [row] = [row for row in asked.server.engine.catalog.index() if row.name == "m"]
         assert row.state.value == "UNAVAILABLE"
 
 

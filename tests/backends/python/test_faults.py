@@ -34,7 +34,7 @@ PID = """
 
 
 def reason_of(asked, model):
-    [row] = [row for row in asked.server.engine.index() if row.name == model]
+    [row] = [row for row in asked.server.engine.catalog.index() if row.name == model]
     return f"{row.state.value}: {row.reason}"
 
 

@@ -131,7 +131,7 @@ def test_a_model_answers_when_it_is_done(serve):
         for thread in threads:
             thread.join(PATIENCE_S)
         assert got == {count: [[count]] for count in range(1, 9)}
-        [row] = asked.server.engine.statistics("m")
+        [row] = asked.server.engine.whole.statistics("m")
         assert (row.inference_count, row.inference_stats.fail.count) == (10, 0)
         assert 6 + 8 <= row.execution_count <= 6 + 36
 

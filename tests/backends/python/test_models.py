@@ -31,7 +31,7 @@ def asked(tmp_path_factory, request):
     for config in root.glob("*/config.pbtxt"):
         config.write_text(config.read_text() + parameter("inferd_process", request.param))
     with running(root) as server:
-        rows = server.server.engine.index()
+        rows = server.server.engine.catalog.index()
         assert [(row.name, row.reason) for row in rows if row.reason] == []
         yield server
 
@@ -389,9 +389,9 @@ def test_a_model_imports_what_lies_beside_it(asked, over):
 
 
 def test_a_model_calls_another(asked, over):
-    [before] = asked.server.engine.statistics("add_sub")
+    [before] = asked.server.engine.whole.statistics("add_sub")
     assert asked.ask("call", over, IN=NUMBERS)["OUT"].tolist() == [2, 4, 6]
-    [after] = asked.server.engine.statistics("add_sub")
+    [after] = asked.server.engine.whole.statistics("add_sub")
     assert after.inference_count == before.inference_count + 1
 
 

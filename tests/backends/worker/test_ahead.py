@@ -4,7 +4,7 @@ import pytest
 from line_peer import MOST, packed, result
 from scene import begun, played, until
 
-from inferd.backends.worker.instance import AHEAD_BYTES
+from inferd.backends.worker.under_way import AHEAD_BYTES
 from inferd.core.request import InferRequest
 from inferd.errors import TooLarge, Unavailable
 from inferd.tensor.dtype import DataType

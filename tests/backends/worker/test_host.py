@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from inferd.backends.worker.host import Host
-from inferd.backends.worker.instance import AHEAD_NS, WorkerInstance
+from inferd.backends.worker.instance import WorkerInstance
 from inferd.backends.worker.plan import WorkerPlan
+from inferd.backends.worker.under_way import AHEAD_NS
 from inferd.core.interfaces import Opened
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest
@@ -215,7 +216,7 @@ def test_short_executions_are_sent_ahead_and_come_back_in_their_order(started):
     instance.begin([asked(0)], outcomes.append)
     assert not instance.is_free  # nothing is known of how long it takes
     instance._read_until(lambda: bool(outcomes))
-    instance._room = 4  # whatever it took here
+    instance.ahead.room = 4  # whatever it took here
     for value in (1, 2, 3):
         assert instance.is_free
         instance.begin([asked(value)], outcomes.append)
@@ -250,14 +251,14 @@ def test_what_is_sent_in_one_turn_of_the_event_loop_comes_together(started):
 @pytest.mark.parametrize(("took_ns", "room"), [(1000, 4), (AHEAD_NS // 3, 2), (AHEAD_NS, 1)])
 def test_the_longer_executions_take_the_fewer_are_sent_ahead(started, took_ns, room):
     instance = started(ahead=4)
-    instance.note_time(took_ns)
-    assert instance._room == room
+    instance.ahead.note_time(took_ns)
+    assert instance.ahead.room == room
 
 
 def test_all_that_was_sent_ahead_fails_with_the_process(started):
     instance = started(ahead=4)
     outcomes = []
-    instance._room = 4
+    instance.ahead.room = 4
     instance.begin([asked(1)], outcomes.append)
     instance.begin([asked(2)], outcomes.append)
     instance._lose("the process has ended")

@@ -7,8 +7,9 @@ import pytest
 from line_peer import PATIENCE_S, packed, result, taken_count
 from scene import READY, begun, played, until
 
+from inferd.backends.worker.lines import MAX_LOGS_PER_S
 from inferd.backends.worker.rate import Rate
-from inferd.backends.worker.supervisor import MAX_LOGS_PER_S, PATIENCE
+from inferd.backends.worker.supervisor import PATIENCE
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, InferdError, Unavailable
 from inferd.tensor.dtype import DataType
@@ -376,7 +377,7 @@ def test_a_worker_that_its_requests_end_again_and_again_is_soon_back(scene):
 def test_a_worker_that_logs_without_end_is_logged_in_part(scene, caplog):
     one = scene()
     one.instance.start()
-    one.instance._logs = Rate(MAX_LOGS_PER_S, lambda: 7.0)
+    one.instance.lines.rate = Rate(MAX_LOGS_PER_S, lambda: 7.0)
 
     async def play():
         for number in range(MAX_LOGS_PER_S + 500):

@@ -69,7 +69,7 @@ class Numbers:
     """What the statistics of a model say."""
 
     def __init__(self, engine, name="m"):
-        [row] = engine.statistics(name)
+        [row] = engine.whole.statistics(name)
         stats = row.inference_stats
         self.answered = stats.success.count
         self.executed = row.execution_count
@@ -155,7 +155,7 @@ async def test_loading_a_changed_model_empties_its_cache(repository, ask):
     async with engine_on(root) as engine:
         await engine.infer(ask("m", X=ROWS))
         (root / "m" / "1" / "changed").write_text("x")
-        await engine.load(LoadRequest("m"))
+        await engine.changes.load(LoadRequest("m"))
         assert told(engine)["nv_cache_num_entries"] == 0
         await engine.infer(ask("m", X=ROWS))
         numbers = Numbers(engine)
@@ -167,7 +167,7 @@ async def test_unloading_empties_the_cache_of_that_model_alone(repository, ask):
     async with engine_on(repository(m=identity(KEPT), other=identity(KEPT))) as engine:
         await engine.infer(ask("m", X=ROWS))
         await engine.infer(ask("other", X=ROWS))
-        await engine.unload(UnloadRequest("m"))
+        await engine.changes.unload(UnloadRequest("m"))
         async with asyncio.timeout(PATIENCE_S):
             while told(engine)["nv_cache_num_entries"] != 1:  # noqa: ASYNC110  it ends by itself
                 await asyncio.sleep(0)
@@ -181,7 +181,10 @@ async def test_versions_have_answers_of_their_own(repository, ask):
     async with engine_on(root) as engine:
         for version in ("1", "2"):
             await engine.infer(ask("m", version, X=ROWS))
-        assert [row.inference_stats.cache_miss.count for row in engine.statistics("m")] == [1, 1]
+        assert [row.inference_stats.cache_miss.count for row in engine.whole.statistics("m")] == [
+            1,
+            1,
+        ]
 
 
 @run
@@ -223,7 +226,7 @@ async def test_an_ensemble_forgets_at_the_moment_a_step_is_another(repository, a
     async with engine_on(root) as engine:
         await engine.infer(ask("e", X=ROWS))
         (root / "a" / "1" / "changed").write_text("x")
-        await engine.load(LoadRequest("a"))
+        await engine.changes.load(LoadRequest("a"))
         await engine.infer(ask("e", X=ROWS))  # nothing has waited for the ensembles
         assert Numbers(engine, "a").executed == 1
 
@@ -259,9 +262,9 @@ async def test_an_ensemble_with_a_decoupled_step_keeps_no_answers(repository):
     )
     async with engine_on(repository(r=repeat, e=outer), models=("r",)) as engine:
         with pytest.raises(LoadFailed, match="response_cache does not go with a decoupled"):
-            await engine.load(LoadRequest("e"))
+            await engine.changes.load(LoadRequest("e"))
         with pytest.raises(InvalidRequest):
-            engine.statistics("e")
+            engine.whole.statistics("e")
 
 
 # --- a cache that servers share ---
@@ -305,7 +308,7 @@ async def test_a_changed_model_finds_nothing_that_was_kept(repository, ask, shar
     async with engine_on(root, shared_cache) as engine:
         await stored(engine, ask("m", X=ROWS))
         (root / "m" / "1" / "changed").write_text("x")
-        await engine.load(LoadRequest("m"))
+        await engine.changes.load(LoadRequest("m"))
         await engine.infer(ask("m", X=ROWS))
         assert Numbers(engine).hits == 0
 
@@ -351,7 +354,7 @@ async def test_an_ensemble_shares_its_answers_while_its_steps_are_the_same(
         await other.infer(ask("e", X=ROWS))
         assert (Numbers(other, "e").hits, Numbers(other, "a").executed) == (1, 0)
         (root / "a" / "1" / "changed").write_text("x")
-        await other.load(LoadRequest("a"))
+        await other.changes.load(LoadRequest("a"))
         await other.infer(ask("e", X=ROWS))
         assert Numbers(other, "a").executed == 1
 

@@ -28,9 +28,9 @@ def test_several_versions_begin_to_answer_at_the_same_moment():
 def test_a_model_whose_versions_are_known_loses_the_row_without_one():
     catalog = Catalog()
     catalog.set_state("m", NO_VERSION, ModelState.UNAVAILABLE, "no config")
-    assert list(catalog.rows()) == [IndexEntry("m", "", ModelState.UNAVAILABLE, "no config")]
+    assert list(catalog.index()) == [IndexEntry("m", "", ModelState.UNAVAILABLE, "no config")]
     catalog.add(served(1))
-    assert list(catalog.rows()) == [IndexEntry("m", "1", ModelState.READY)]
+    assert list(catalog.index()) == [IndexEntry("m", "1", ModelState.READY)]
 
 
 def test_what_a_model_ran_with_is_known_until_something_else_was_read():
@@ -53,10 +53,10 @@ def test_a_version_that_could_not_be_replaced_says_why_until_it_is():
     catalog = Catalog()
     catalog.add(served(1))
     catalog.note("m", 1, "no config")
-    assert list(catalog.rows()) == [IndexEntry("m", "1", ModelState.READY, "no config")]
+    assert list(catalog.index()) == [IndexEntry("m", "1", ModelState.READY, "no config")]
     assert catalog.is_sound()
     catalog.add(served(1))
-    assert list(catalog.rows()) == [IndexEntry("m", "1", ModelState.READY)]
+    assert list(catalog.index()) == [IndexEntry("m", "1", ModelState.READY)]
 
 
 def test_the_row_of_a_version_says_why_its_requests_are_never_joined():
@@ -64,7 +64,7 @@ def test_the_row_of_a_version_says_why_its_requests_are_never_joined():
     alone.joining = Joining("alone", "CumSum 'c' adds up rows")
     joined.joining = Joining("joined", "its rows are independent")
     catalog.add(alone, joined, fixed)
-    reasons = [row.reason for row in catalog.rows()]
+    reasons = [row.reason for row in catalog.index()]
     assert reasons == ["its requests are not joined: CumSum 'c' adds up rows", "", ""]
 
 
@@ -134,7 +134,7 @@ def test_an_ensemble_is_ready_only_while_its_steps_can_run():
     step.instances = Stuck()
     assert [catalog.is_ready(name, "") for name in "sio"] == [False] * 3
     inside = f"model 's', which it calls, cannot run: {Stuck.unavailable_reason}"
-    assert list(catalog.rows()) == [
+    assert list(catalog.index()) == [
         IndexEntry("i", "1", ModelState.UNAVAILABLE, inside),
         IndexEntry(
             "o", "1", ModelState.UNAVAILABLE, f"model 'i', which it calls, cannot run: {inside}"

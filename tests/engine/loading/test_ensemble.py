@@ -81,7 +81,7 @@ def run(test):
 
 
 def reason(engine, name="e"):
-    return next(row.reason for row in engine.index() if row.name == name)
+    return next(row.reason for row in engine.catalog.index() if row.name == name)
 
 
 def nested(first, inner):
@@ -102,11 +102,11 @@ async def test_an_ensemble_answers_and_says_what_it_is(repository, ask):
         assert (answer.model, answer.version, answer.id) == ("e", "1", "an id")
         [output] = answer.outputs
         assert (output.name, output.numpy().tolist()) == ("Y", ROWS)
-        assert engine.model_metadata("e", "").platform == "ensemble"
+        assert engine.catalog.metadata("e", "").platform == "ensemble"
         assert not engine.is_decoupled("e", "")
-        shown = to_json(engine.model_config("e", ""))
+        shown = to_json(engine.find("e", "").config)
         assert shown["model_transaction_policy"] == {"decoupled": False}
-        assert engine.is_ready()
+        assert engine.readiness.is_ready()
 
 
 URGENT_FIRST = (
@@ -154,7 +154,7 @@ async def test_the_ensemble_and_each_step_count_for_themselves(repository, ask):
     root = repository(a=identity(), e=ensemble(step("a", "X", "t"), step("a", "t", "Y")))
     async with engine_on(root) as engine:
         await engine.infer(ask("e", X=ROWS))
-        a, e = engine.statistics()
+        a, e = engine.whole.statistics()
         assert (a.name, a.inference_count, a.execution_count) == ("a", 4, 2)
         assert (e.name, e.inference_count, e.execution_count) == ("e", 2, 1)
         assert e.inference_stats.success.count == 1
@@ -171,7 +171,7 @@ async def test_a_failure_is_counted_where_it_happens_and_above(repository, ask):
     async with engine_on(root) as engine:
         with pytest.raises(BackendFailed, match=r"^in ensemble 'e', .*; step 1 \(model 'bad'\): "):
             await engine.infer(ask("e", X=ROWS))
-        fails = {row.name: row.inference_stats.fail.count for row in engine.statistics()}
+        fails = {row.name: row.inference_stats.fail.count for row in engine.whole.statistics()}
         assert fails == {"a": 0, "bad": 1, "e": 1}
         reasons = {one.name: one.counts.fail_counts for one in Sum(engine.whole).observed()}
         assert (reasons["bad"]["BACKEND"], reasons["e"]["BACKEND"]) == (1, 0)
@@ -199,7 +199,7 @@ async def test_a_batch_that_does_not_fit_is_refused_before_any_step(repository, 
     async with engine_on(root) as engine:
         with pytest.raises(InvalidRequest, match="batch-size must be <= 8 for 'e'"):
             await engine.infer(ask("e", X=[[1, 2]] * 9))
-        assert engine.statistics("a")[0].execution_count == 0
+        assert engine.whole.statistics("a")[0].execution_count == 0
 
 
 @run
@@ -242,7 +242,7 @@ async def test_what_does_not_fit_is_the_reason_in_the_index(repository, called, 
     root = repository(a=identity(), integers=identity("INT32"), e=ensemble(called))
     async with engine_on(root) as engine:
         assert reason(engine) == f"ensemble 'e'{text}"
-        assert not engine.is_ready()
+        assert not engine.readiness.is_ready()
 
 
 @run
@@ -252,7 +252,7 @@ async def test_a_version_that_is_named_is_the_one_that_runs(repository, ask):
     repository(e=ensemble(step("a", "X", "Y", version=1)))
     async with engine_on(root) as engine:
         await engine.infer(ask("e", X=ROWS))
-        counts = {row.version: row.execution_count for row in engine.statistics("a")}
+        counts = {row.version: row.execution_count for row in engine.whole.statistics("a")}
         assert counts == {"1": 1, "2": 0}
 
 
@@ -263,11 +263,11 @@ async def test_a_version_that_is_named_is_the_one_that_runs(repository, ask):
 async def test_a_reloaded_step_is_the_one_that_runs(repository, ask):
     root = repository(a=identity(), e=ensemble(step("a", "X", "Y")))
     async with engine_on(root, "explicit") as engine:
-        await engine.load(LoadRequest("e"))
+        await engine.changes.load(LoadRequest("e"))
         (root / "a" / "2").mkdir()
-        await engine.load(LoadRequest("a"))
+        await engine.changes.load(LoadRequest("a"))
         assert (await engine.infer(ask("e", X=ROWS))).outputs[0].numpy().tolist() == ROWS
-        [two] = engine.statistics("a")
+        [two] = engine.whole.statistics("a")
         assert (two.version, two.execution_count) == ("2", 1)
 
 
@@ -286,13 +286,13 @@ async def test_requests_of_a_sequence_keep_their_order_while_a_step_is_reloaded(
         ),
     )
     async with engine_on(root, "explicit", cache=cache) as engine:
-        await engine.load(LoadRequest("e"))
+        await engine.changes.load(LoadRequest("e"))
         one, two = ask("e", X=[[1, 1]]), ask("e", X=[[2, 2]])
         one.sequence, two.sequence = Sequence(7, start=True), Sequence(7, end=True)
         asked = asyncio.create_task(engine.infer(one))
         await asyncio.sleep(0)
         (root / "a" / "config.pbtxt").write_text(identity())
-        await engine.load(LoadRequest("a"))
+        await engine.changes.load(LoadRequest("a"))
         assert (await engine.infer(two)).outputs[0].numpy().tolist() == [[2, 2]]
         assert asked.done()
         await asked
@@ -307,17 +307,17 @@ async def test_a_reloaded_step_that_does_not_fit_takes_the_ensemble_down_and_bac
         ensemble(step("e", "X", "Y")).replace("INPUT0", "X").replace("OUTPUT0", "Y")
     )
     async with engine_on(root, "explicit") as engine:
-        await engine.load(LoadRequest("f"))
-        assert engine.model_names() == ["a", "e", "f"]
+        await engine.changes.load(LoadRequest("f"))
+        assert engine.catalog.names() == ["a", "e", "f"]
         (root / "a" / "config.pbtxt").write_text(identity("INT32", more="max_batch_size: 4"))
-        await engine.load(LoadRequest("a"))
-        await until(lambda: engine.model_names() == ["a"])
+        await engine.changes.load(LoadRequest("a"))
+        await until(lambda: engine.catalog.names() == ["a"])
         await until(lambda: "takes batches of at most 4" in reason(engine))
         with pytest.raises(ModelNotFound, match="takes batches of at most 4"):
             await engine.infer(ask("e", X=ROWS))
         (root / "a" / "config.pbtxt").write_text(identity(more="max_batch_size: 16"))
-        await engine.load(LoadRequest("a"))
-        await until(lambda: engine.model_names() == ["a", "e", "f"])
+        await engine.changes.load(LoadRequest("a"))
+        await until(lambda: engine.catalog.names() == ["a", "e", "f"])
         assert (await engine.infer(ask("f", X=ROWS))).outputs[0].numpy().tolist() == ROWS
 
 
@@ -332,34 +332,34 @@ async def test_an_ensemble_sent_by_a_client_stays_what_was_sent(repository, ask)
             '"ensemble_scheduling": {"step": [{"model_name": "a", "model_version": -1, '
             '"input_map": {"INPUT0": "X"}, "output_map": {"OUTPUT0": "Y"}}]}}'
         )
-        await engine.load(LoadRequest("a"))
-        await engine.load(LoadRequest("e", config=sent))
+        await engine.changes.load(LoadRequest("a"))
+        await engine.changes.load(LoadRequest("e", config=sent))
         (root / "a" / "2").mkdir()
-        await engine.load(LoadRequest("a"))
-        await until(lambda: engine.model_metadata("a", "").versions == ["2"])
-        assert engine.model_config("e", "").max_batch_size == 1
-        await engine.unload(UnloadRequest("a"))
-        assert engine.model_names() == []
-        await engine.load(LoadRequest("a"))
-        await until(lambda: engine.model_names() == ["a", "e"])
-        assert engine.model_config("e", "").max_batch_size == 1
+        await engine.changes.load(LoadRequest("a"))
+        await until(lambda: engine.catalog.metadata("a", "").versions == ["2"])
+        assert engine.find("e", "").config.max_batch_size == 1
+        await engine.changes.unload(UnloadRequest("a"))
+        assert engine.catalog.names() == []
+        await engine.changes.load(LoadRequest("a"))
+        await until(lambda: engine.catalog.names() == ["a", "e"])
+        assert engine.find("e", "").config.max_batch_size == 1
         await engine.infer(ask("e", X=[[1, 2]]))
-        await engine.load(LoadRequest("e"))
-        assert engine.model_config("e", "").max_batch_size == 8
-        await engine.unload(UnloadRequest("a"))
-        await engine.load(LoadRequest("a"))
-        await until(lambda: engine.model_names() == ["a", "e"])
-        assert engine.model_config("e", "").max_batch_size == 8
+        await engine.changes.load(LoadRequest("e"))
+        assert engine.find("e", "").config.max_batch_size == 8
+        await engine.changes.unload(UnloadRequest("a"))
+        await engine.changes.load(LoadRequest("a"))
+        await until(lambda: engine.catalog.names() == ["a", "e"])
+        assert engine.find("e", "").config.max_batch_size == 8
 
 
 @run
 async def test_an_unloaded_step_is_the_reason_the_ensemble_is_not_ready(repository, ask):
     root = repository(a=identity(), e=ensemble(step("a", "X", "Y")))
     async with engine_on(root, "explicit") as engine:
-        await engine.load(LoadRequest("e"))
-        await engine.unload(UnloadRequest("a"))
-        assert not engine.is_model_ready("e", "")
-        await until(lambda: engine.index()[1].state is ModelState.UNAVAILABLE)
+        await engine.changes.load(LoadRequest("e"))
+        await engine.changes.unload(UnloadRequest("a"))
+        assert not engine.catalog.is_ready("e", "")
+        await until(lambda: engine.catalog.index()[1].state is ModelState.UNAVAILABLE)
         assert reason(engine) == "model 'a', which it calls, is unloaded"
         with pytest.raises(ModelNotFound, match="'a', which it calls, is unloaded"):
             await engine.infer(ask("e", X=ROWS))
@@ -371,15 +371,15 @@ async def test_a_step_is_unloaded_after_the_ensemble_that_loads_with_it(reposito
     root = repository(a=identity(), b=other, e=ensemble(step("a", "X", "t"), step("b", "t", "Y")))
     theirs.may_open.clear()
     async with engine_on(root, "explicit") as engine:
-        loading = asyncio.create_task(engine.load(LoadRequest("e")))
+        loading = asyncio.create_task(engine.changes.load(LoadRequest("e")))
         await asyncio.to_thread(theirs.opening.wait, PATIENCE_S)
-        unloading = asyncio.create_task(engine.unload(UnloadRequest("a")))
+        unloading = asyncio.create_task(engine.changes.unload(UnloadRequest("a")))
         await asyncio.wait((unloading,), timeout=0.05)
-        assert "a" in engine.model_names()
+        assert "a" in engine.catalog.names()
         theirs.may_open.set()
         await loading
         await unloading
-        assert engine.model_names() == ["b"]
+        assert engine.catalog.names() == ["b"]
         assert reason(engine) == "model 'a', which it calls, is unloaded"
 
 
@@ -391,15 +391,15 @@ async def test_requests_under_way_keep_the_steps_they_still_need(repository, ask
     )
     async with engine_on(root, mode) as engine:
         if mode == "explicit":
-            await engine.load(LoadRequest("e"))
+            await engine.changes.load(LoadRequest("e"))
         asked = asyncio.create_task(engine.infer(ask("e", X=ROWS)))
         await asyncio.sleep(0)
         if mode == "explicit":
-            await engine.unload(UnloadRequest("b"))
+            await engine.changes.unload(UnloadRequest("b"))
         else:
             (root / "b").rename(tmp_path / "away")
-            await asyncio.gather(*await engine.look())
-        assert engine.model_names() == ["a"]
+            await asyncio.gather(*await engine.control.look())
+        assert engine.catalog.names() == ["a"]
         assert (await asked).outputs[0].numpy().tolist() == ROWS
 
 
@@ -413,13 +413,13 @@ async def test_requests_under_way_keep_the_steps_of_an_ensemble_that_is_unloaded
     outer = outer.replace("INPUT0", "X", 1).replace("OUTPUT0", "Y", 1)
     root = repository(a=identity(more=SLOW), b=identity(), c=identity(), e=inner, f=outer)
     async with engine_on(root, "explicit") as engine:
-        await engine.load(LoadRequest("f"))
+        await engine.changes.load(LoadRequest("f"))
         asked = asyncio.create_task(engine.infer(ask("f", X=ROWS)))
         await asyncio.sleep(0)
-        await engine.unload(UnloadRequest("f", unload_dependents=with_steps))
+        await engine.changes.unload(UnloadRequest("f", unload_dependents=with_steps))
         for name in "cba" if not with_steps else "":
-            await engine.unload(UnloadRequest(name))
-        assert engine.model_names() == []
+            await engine.changes.unload(UnloadRequest(name))
+        assert engine.catalog.names() == []
         assert (await asked).outputs[0].numpy().tolist() == ROWS
 
 
@@ -430,8 +430,8 @@ async def test_a_step_that_is_a_link_out_of_the_repository_is_not_loaded(reposit
     (root / "a").symlink_to(tmp_path / "elsewhere")
     async with engine_on(root, "explicit") as engine:
         with pytest.raises(NotLoadable, match="'a' is a link that leads out of the repository"):
-            await engine.load(LoadRequest("e"))
-        assert engine.model_names() == []
+            await engine.changes.load(LoadRequest("e"))
+        assert engine.catalog.names() == []
 
 
 @run
@@ -440,7 +440,7 @@ async def test_no_more_than_so_many_ensembles_lie_inside_each_other(repository, 
     outer = ensemble(step("e", "X", "Y")).replace("INPUT0", "X").replace("OUTPUT0", "Y")
     root = repository(a=identity(), e=ensemble(step("a", "X", "Y")), f=outer)
     async with engine_on(root) as engine:
-        assert engine.model_names() == ["a", "e"]
+        assert engine.catalog.names() == ["a", "e"]
         assert reason(engine, "f") == "ensemble 'f' is more than 1 ensembles inside each other"
 
 
@@ -458,7 +458,7 @@ async def test_an_ensemble_takes_no_more_runs_than_it_may_those_inside_it_counte
 
     root = repository(a=identity(), d=chain("a", "a"), e=chain("a", "d", "d"), f=chain("a", "e"))
     async with engine_on(root) as engine:
-        assert engine.model_names() == ["a", "d", "e"]
+        assert engine.catalog.names() == ["a", "d", "e"]
         assert reason(engine, "f") == (
             "ensemble 'f' takes 6 runs of models for each request, at most 5 may be; most of them "
             "on this way: f (6) → e (5) → d (2)"
@@ -469,15 +469,15 @@ async def test_an_ensemble_takes_no_more_runs_than_it_may_those_inside_it_counte
 async def test_a_reload_that_fails_leaves_an_ensemble_with_the_models_it_calls(repository, ask):
     root = repository(a=identity(), b=identity("INT32"), e=ensemble(step("a", "X", "Y")))
     async with engine_on(root, "explicit") as engine:
-        await engine.load(LoadRequest("e"))
+        await engine.changes.load(LoadRequest("e"))
         (root / "e" / "config.pbtxt").write_text(ensemble(step("b", "X", "Y")))
         with pytest.raises(LoadFailed):
-            await engine.load(LoadRequest("e"))
-        await engine.load(LoadRequest("b"))
-        await engine.unload(UnloadRequest("b"))  # which it does not call
-        assert engine.model_names() == ["a", "e"]
-        await engine.unload(UnloadRequest("a"))
-        assert engine.model_names() == []
+            await engine.changes.load(LoadRequest("e"))
+        await engine.changes.load(LoadRequest("b"))
+        await engine.changes.unload(UnloadRequest("b"))  # which it does not call
+        assert engine.catalog.names() == ["a", "e"]
+        await engine.changes.unload(UnloadRequest("a"))
+        assert engine.catalog.names() == []
 
 
 @run
@@ -488,7 +488,7 @@ async def test_a_bad_ensemble_is_refused_with_its_reason(repository):
             LoadFailed,
             match="load failed for model 'e': version 1 is at UNAVAILABLE state: ensemble 'e': ",
         ):
-            await engine.load(LoadRequest("e"))
+            await engine.changes.load(LoadRequest("e"))
 
 
 @run
@@ -496,7 +496,7 @@ async def test_an_ensemble_whose_tensors_are_not_tied_together_cannot_be_read(re
     root = repository(a=identity(), e=ensemble(step("a", "X", "t")))
     async with engine_on(root, "explicit") as engine:
         with pytest.raises(NotLoadable, match=r"failed to load 'e', .* no step writes tensor 'Y' "):
-            await engine.load(LoadRequest("e"))
+            await engine.changes.load(LoadRequest("e"))
 
 
 # --- decoupled ---
@@ -523,5 +523,5 @@ async def test_an_ensemble_with_a_decoupled_step_is_decoupled(repository):
         answers = [one async for one in engine.stream(InferRequest("e", inputs=[given]))]
         assert [one.outputs[0].numpy().tolist() for one in answers] == [[5], [6], [7]]
         assert not any(one.final for one in answers)
-        counts = {row.name: row.inference_count for row in engine.statistics()}
+        counts = {row.name: row.inference_count for row in engine.whole.statistics()}
         assert counts == {"a": 3, "e": 1, "repeat": 1}

@@ -99,7 +99,7 @@ def test_labels_are_read_with_the_model(repository, ask):
     root = repository(m=LABELLED)
     (root / "m" / "labels.txt").write_text("ant\nbee\n")
     engine = Engine()
-    engine.add(load(root))
+    engine.catalog.add(load(root))
     request = ask("m", INPUT0=[[1, 2]])
     request.outputs = [WantedOutput("OUTPUT0", top_k=1)]
 

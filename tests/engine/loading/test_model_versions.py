@@ -81,7 +81,7 @@ class Stage:
         return await self.model_versions.change(ModelSource(model, Marks(b"", mark, {})), **how)
 
     def states(self):
-        return {row.version: row.state for row in self.catalog.rows()}
+        return {row.version: row.state for row in self.catalog.index()}
 
 
 async def until(condition):
@@ -137,9 +137,9 @@ def test_the_reason_of_the_last_of_its_kind_stays(tmp_path):
             await until(lambda one=scheduler: one.is_closed)
         await asyncio.wait_for(stage.idle.wait(), PATIENCE_S)
         stage.model_versions.withdraw("another step is gone")
-        assert [row.reason for row in stage.catalog.rows()] == ["its step is gone"]
+        assert [row.reason for row in stage.catalog.index()] == ["its step is gone"]
         stage.model_versions.withdraw()
-        assert [row.reason for row in stage.catalog.rows()] == ["unloaded"]
+        assert [row.reason for row in stage.catalog.index()] == ["unloaded"]
 
     asyncio.run(go())
 

@@ -81,7 +81,7 @@ def stage(repository, theirs):
 
 
 def executions(engine):
-    [row] = engine.statistics("m")
+    [row] = engine.whole.statistics("m")
     return row.execution_count
 
 
@@ -92,12 +92,12 @@ async def test_more_instances_are_opened_beside_those_there_are(stage, ask, more
     async with engine_on(it.root) as engine:
         await engine.infer(ask("m", A=[[1, 2]]))
         it.write(model(group(3), more))
-        await engine.load(LoadRequest("m"))
+        await engine.changes.load(LoadRequest("m"))
         assert it.happened("open") == ["g_0", "g_1", "g_2"]
         assert it.happened("close") == []
         await engine.infer(ask("m", A=[[1, 2]]))
         assert executions(engine) == 2
-        [told] = engine.model_config("m", "").instance_group
+        [told] = engine.find("m", "").config.instance_group
         assert told.count == 3
     assert len(it.happened("close")) == 3
 
@@ -109,8 +109,8 @@ async def test_the_scheduler_knows_which_instances_take_part(stage, more):
     async with engine_on(it.root) as engine:
         for count in (1, 3, 2):
             it.write(model(group(count), more))
-            await engine.load(LoadRequest("m"))
-            [served] = engine._catalog.served("m")
+            await engine.changes.load(LoadRequest("m"))
+            [served] = engine.catalog.served("m")
             await until(lambda served=served, n=count: len(served.scheduler.instances) == n)
             assert served.instances.remote() == []
 
@@ -121,11 +121,11 @@ async def test_fewer_instances_close_the_others(stage, more):
     it = stage(model(group(3), more))
     async with engine_on(it.root) as engine:
         it.write(model(group(1), more))
-        await engine.load(LoadRequest("m"))
+        await engine.changes.load(LoadRequest("m"))
         await it.closed(2)
         assert len(it.happened("open")) == 3
         it.write(model(group(2), more))
-        await engine.load(LoadRequest("m"))
+        await engine.changes.load(LoadRequest("m"))
         assert len(it.happened("open")) == 4
     assert len(it.happened("close")) == 4
 
@@ -136,11 +136,11 @@ async def test_a_first_instance_group_changes_the_count_of_what_was_there(stage,
     async with engine_on(it.root) as engine:
         await engine.infer(ask("m", A=[[1, 2]]))
         it.write(model("instance_group { count: 3 kind: KIND_CPU }"))
-        await engine.load(LoadRequest("m"))
+        await engine.changes.load(LoadRequest("m"))
         assert it.happened("open") == ["m_0", "m_0_1", "m_0_2"]
         assert it.happened("close") == []
         it.write(model(""))
-        await engine.load(LoadRequest("m"))
+        await engine.changes.load(LoadRequest("m"))
         await it.closed(2)
         assert executions(engine) == 1
         assert len(it.happened("open")) == 3
@@ -152,7 +152,7 @@ async def test_polling_changes_counts_as_well(stage, ask):
     async with engine_on(it.root, "poll") as engine:
         await engine.infer(ask("m", A=[[1, 2]]))
         it.write(model(group(2)))
-        await asyncio.gather(*await engine.look())
+        await asyncio.gather(*await engine.control.look())
         assert it.happened("open") == ["g_0", "g_1"]
         assert executions(engine) == 1
 
@@ -162,7 +162,7 @@ async def test_the_same_counts_again_change_nothing(stage):
     it = stage(model(group(2)))
     async with engine_on(it.root) as engine:
         it.write(model(group(2)) + "\n")
-        await engine.load(LoadRequest("m"))
+        await engine.changes.load(LoadRequest("m"))
         assert (len(it.happened("open")), it.happened("close")) == (2, [])
 
 
@@ -182,7 +182,7 @@ async def test_requests_without_pause_notice_nothing(stage, ask):
         clients = [asyncio.create_task(client()) for _ in range(8)]
         for count in (4, 1, 3, 1, 2):
             it.write(model(group(count), backend="unbounded"))
-            await engine.load(LoadRequest("m"))
+            await engine.changes.load(LoadRequest("m"))
             before = asked
             await until(lambda before=before: asked >= before + 50)
         is_over = True
@@ -204,7 +204,7 @@ async def test_any_other_change_loads_the_model_anew(stage, changed):
     it = stage(model(group(1)))
     async with engine_on(it.root) as engine:
         it.write(changed)
-        await engine.load(LoadRequest("m"))
+        await engine.changes.load(LoadRequest("m"))
         assert it.happened("open")[0] == "g_0"
         await it.closed(1)
         assert executions(engine) == 0
@@ -216,7 +216,7 @@ async def test_a_file_that_changed_too_loads_the_model_anew(stage):
     async with engine_on(it.root) as engine:
         it.write(model(group(2)))
         (it.root / "m" / "1" / "weights").write_text("new")
-        await engine.load(LoadRequest("m"))
+        await engine.changes.load(LoadRequest("m"))
         assert it.happened("open") == ["g_0", "g_0", "g_1"]
         await it.closed(1)
 
@@ -232,17 +232,17 @@ async def test_fewer_of_one_kind_among_several_close_those_alone(stage, ask, mor
     it = stage(model(group(2) + group(1, "h", POLICY), more, backend))
     async with engine_on(it.root) as engine:
         it.write(model(group(3) + group(1, "h", POLICY), more, backend))
-        await engine.load(LoadRequest("m"))
+        await engine.changes.load(LoadRequest("m"))
         assert len(it.happened("open")) == 4
         for number in range(8):  # all of them have run
             request = ask("m", A=[[1, 2]])
             request.sequence = Sequence(1 + number, start=True, end=True)
             await engine.infer(request)
         it.write(model(group(1) + group(1, "h", POLICY), more, backend))
-        await engine.load(LoadRequest("m"))
+        await engine.changes.load(LoadRequest("m"))
         await it.closed(2)
         it.write(model(group(1) + group(2, "h", POLICY), more, backend))
-        await engine.load(LoadRequest("m"))
+        await engine.changes.load(LoadRequest("m"))
         assert len(it.happened("open")) == 5
         assert all(name.startswith("g") for name in it.happened("close"))
         assert executions(engine) == 8
@@ -256,11 +256,11 @@ async def test_an_instance_that_cannot_be_opened_leaves_all_as_it_was(stage, the
         it.write(model(group(3)))
         theirs.failures += [None, RuntimeError("no room")]
         with pytest.raises(LoadFailed, match="no room"):
-            await engine.load(LoadRequest("m"))
+            await engine.changes.load(LoadRequest("m"))
         assert it.happened("close") == ["g_1"]
-        assert engine.model_config("m", "").instance_group[0].count == 1
+        assert engine.find("m", "").config.instance_group[0].count == 1
         await engine.infer(ask("m", A=[[1, 2]]))
-        await engine.load(LoadRequest("m"))  # now there is
+        await engine.changes.load(LoadRequest("m"))  # now there is
         assert it.happened("open") == ["g_0", "g_1", "g_1", "g_2"]
 
 
@@ -273,10 +273,10 @@ async def test_another_version_that_fails_keeps_the_counts_as_they_were(stage, t
         it.write(model(group(2), policy))
         theirs.failures.append(RuntimeError("broken"))
         with pytest.raises(LoadFailed, match=r"version 2.*broken"):
-            await engine.load(LoadRequest("m"))
+            await engine.changes.load(LoadRequest("m"))
         await it.closed(1)
         assert it.happened("open") == ["g_0", "g_1"]
-        assert engine.model_config("m", "").instance_group[0].count == 1
+        assert engine.find("m", "").config.instance_group[0].count == 1
 
 
 @run
@@ -289,7 +289,7 @@ async def test_new_instances_are_warmed_up(stage, theirs):
     async with engine_on(it.root) as engine:
         assert len(theirs.on_loop) == 1
         it.write(model(group(3), warm))
-        await engine.load(LoadRequest("m"))
+        await engine.changes.load(LoadRequest("m"))
         assert len(theirs.on_loop) == 3
 
 
@@ -310,10 +310,10 @@ async def test_sequences_go_on_while_instances_come_and_go(stage):
             await engine.infer(of_sequence(number, start=True))
         third = asyncio.create_task(engine.infer(of_sequence(3, start=True)))
         it.write(model(group(3), config))
-        await engine.load(LoadRequest("m"))
+        await engine.changes.load(LoadRequest("m"))
         await third  # it waited for a slot
         it.write(model(group(1), config))
-        await engine.load(LoadRequest("m"))
+        await engine.changes.load(LoadRequest("m"))
         assert it.happened("close") == []
         for number in (1, 2, 3):
             await engine.infer(of_sequence(number))
@@ -331,7 +331,7 @@ async def test_a_cached_model_keeps_its_answers(stage, ask):
     async with engine_on(it.root, cache=LocalCacheSettings(1 << 20)) as engine:
         await engine.infer(ask("m", A=[[1, 2]]))
         it.write(model(group(2), kept))
-        await engine.load(LoadRequest("m"))
+        await engine.changes.load(LoadRequest("m"))
         await engine.infer(ask("m", A=[[1, 2]]))
         assert executions(engine) == 1
         assert len(it.happened("open")) == 2
@@ -363,7 +363,7 @@ async def test_instances_are_opened_and_run_on_the_processors_of_their_policy(
     async with engine_on(it.root, host_policies=policies) as engine:
         await engine.infer(ask("m", A=[[1, 2]]))
         it.write(model(group(2, more=more), backend="unbounded"))
-        await engine.load(LoadRequest("m"))
+        await engine.changes.load(LoadRequest("m"))
         await asyncio.gather(*(engine.infer(ask("m", A=[[1, 2]])) for _ in range(8)))
     assert {frozenset(cores) for cores in where} == {ONE_CORE}
     assert theirs.cores == [ONE_CORE, ONE_CORE]
@@ -383,5 +383,5 @@ async def test_another_policy_loads_the_model_anew(stage):
     it = stage(model(group(1)))
     async with engine_on(it.root) as engine:
         it.write(model(group(1, more="host_policy: 'mine'")))
-        await engine.load(LoadRequest("m"))
+        await engine.changes.load(LoadRequest("m"))
         assert it.happened("open") == ["g_0", "g_0"]

@@ -28,7 +28,7 @@ class OneProcess:
         self.engine = Engine(
             load_options=LoadOptions(allow_empty=True, model_control_mode="explicit")
         )
-        self.engine.finish_loading()
+        self.engine.readiness.finish_loading()
         self.connections = 0
         meters = Meters(lambda: self.connections, gpus)
         self.sampler = Sampler(self.engine, meters, has_others=count > 1, clock=clock)
@@ -50,13 +50,13 @@ class FigureServer:
         self.starter = LogLines()
         if count > 1:
             for one in self.all:
-                one.engine.others = _Others(self, one)
+                one.engine.whole.others = _Others(self, one)
 
     def add(self, make):
         """Have all processes serve a version, and return it as each has it."""
         found = []
         for one in self.all:
-            one.engine.add(served := make())
+            one.engine.catalog.add(served := make())
             found.append(served)
         return found
 
@@ -70,7 +70,7 @@ class FigureServer:
     def end(self, one):
         """Have a process end, whose numbers are those that it told last."""
         self.all.remove(one)
-        self.ended = [merged([*self.ended, one.engine.numbers()])]
+        self.ended = [merged([*self.ended, one.engine.whole.numbers()])]
 
     def reader(self, *subjects):
         """Return one who reads of these subjects in the first process."""

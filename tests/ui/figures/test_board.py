@@ -53,7 +53,7 @@ def test_a_tick_says_how_the_server_is(count):
     for one in server.all:
         one.connections = 3
         one.engine.capacity.request_count = 2
-        one.engine.set_state("bad", 1, ModelState.LOADING)
+        one.engine.catalog.set_state("bad", 1, ModelState.LOADING)
     server.second()
     tick = server.reader().look()["tick"]
     assert tick["row"]["connections"] == 3 * count
@@ -103,7 +103,7 @@ def test_rows_of_models_are_sums_and_only_those_that_changed_come_again(count):
     [row] = found["models"]["rows"]
     assert row["success"] == sum(2 + number for number in range(count))
     assert row["success"] == sum(
-        one.engine.statistics("busy")[0].inference_stats.success.count for one in server.all
+        one.engine.whole.statistics("busy")[0].inference_stats.success.count for one in server.all
     )
     assert row["queue"] == MS // 4
     assert row["p99"] == pytest.approx(4 * MS, rel=1 / 16)
@@ -115,7 +115,7 @@ def test_models_that_are_gone_are_said_to_be(count):
     server = FigureServer(count)
     server.add(served)
     for one in server.all:
-        one.engine.set_state("bad", 7, ModelState.UNAVAILABLE, "broken")
+        one.engine.catalog.set_state("bad", 7, ModelState.UNAVAILABLE, "broken")
     reader = server.reader(MODELS)
     reader.look()
     for one in server.all:
@@ -400,14 +400,14 @@ def test_what_is_no_part_of_another_process_is_an_error():
     async def nonsense(what):
         return [b"nonsense"]
 
-    server.all[0].engine.others.ask = nonsense
+    server.all[0].engine.whole.others.ask = nonsense
     with pytest.raises(InferdError):
         server.reader().look()
 
     async def nothing(what):
         return [b""]
 
-    server.all[0].engine.others.ask = nothing
+    server.all[0].engine.whole.others.ask = nothing
     assert "tick" in server.reader().look()
 
 

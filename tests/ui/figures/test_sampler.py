@@ -142,7 +142,7 @@ def test_it_hears_of_new_models_and_of_the_log_while_it_runs():
         process.engine.whole.catalog.on_add.clear()
         process.sampler.start()
         one = served()
-        process.engine.add(one)
+        process.engine.catalog.add(one)
         failed(one, "in its first second")
         logging.getLogger("inferd.x").warning("heard")
         process.sampler.stop()

@@ -8,7 +8,7 @@ from inferd.ui.figures.state import state_of
 
 def begun(**options):
     engine = Engine(load_options=LoadOptions(allow_empty=True, **options))
-    engine.finish_loading()
+    engine.readiness.finish_loading()
     return engine
 
 
@@ -42,7 +42,7 @@ def test_a_server_that_ends_is_draining():
 )
 def test_a_server_with_failed_models_is_not_ready_and_names_them(failed, why):
     engine = begun()
-    engine.set_state("a", 1, ModelState.UNAVAILABLE, "broken")
+    engine.catalog.set_state("a", 1, ModelState.UNAVAILABLE, "broken")
     state, reason = state_of(engine, failed, 0)
     assert state == "not ready"
     assert reason.startswith(why)
@@ -50,8 +50,8 @@ def test_a_server_with_failed_models_is_not_ready_and_names_them(failed, why):
 
 def test_a_server_that_could_not_start_or_has_nothing_is_not_ready():
     engine = begun()
-    engine.fail()
+    engine.readiness.fail()
     assert state_of(engine, [], 0)[0] == "not ready"
     engine = Engine()
-    engine.finish_loading()
+    engine.readiness.finish_loading()
     assert state_of(engine, [], 0) == ("not ready", "there is no model")

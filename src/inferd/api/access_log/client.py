@@ -161,7 +161,7 @@ class LineWriter(ClientLog):
         self.write(http_status, name, notes, taken, sent, began_ns)
 
     def _look_at(
-        self, request: Any, method: bytes, target: bytes, headers: Mapping[bytes, bytes]
+        self, request: object, method: bytes, target: bytes, headers: Mapping[bytes, bytes]
     ) -> None:
         """Make the texts that lines about `request`, and others like it, begin and end with."""
         self._last = request

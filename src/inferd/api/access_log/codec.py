@@ -38,7 +38,7 @@ class NotedCodec(InferCodec):
         """See InferCodec."""
         return self._codec.body_of(message, call)
 
-    def model_of(self, message: Any, call: Any) -> tuple[str, str]:
+    def model_of(self, message: object, call: object) -> tuple[str, str]:
         """See InferCodec; what cannot be decoded is noted by its model."""
         model, version = self._codec.model_of(message, call)
         if model:
@@ -55,7 +55,7 @@ class NotedCodec(InferCodec):
             notes.version = response.version
         return self._codec.encode(request, response, message, call)
 
-    def encode_stream(self, request: InferRequest, response: InferResponse) -> list[Any]:
+    def encode_stream(self, request: InferRequest, response: InferResponse) -> list[object]:
         """See InferCodec."""
         return self._codec.encode_stream(request, response)
 

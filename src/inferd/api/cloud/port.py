@@ -64,7 +64,7 @@ class CloudCalls:
         if self._default:
             return self._default
         # All known models, ready or not: with one that still loads, it is clear which is meant.
-        names = {row.name for row in self._engine.index()}
+        names = {row.name for row in self._engine.catalog.index()}
         if len(names) == 1:
             return names.pop()
         msg = (

@@ -77,9 +77,9 @@ class SagemakerRoutes(TableRoutes):
 
     async def ping(self, _request: HttpRequest) -> HttpAnswer:
         """Answer a health check: ready, or with `multi_model` live, as models are loaded later."""
-        engine = self._engine
+        server = self._engine.readiness
         return self._calls.health(
-            ready=engine.is_live() if self._is_multi_model else engine.is_ready()
+            ready=server.is_live() if self._is_multi_model else server.is_ready()
         )
 
     async def invoke(self, request: HttpRequest) -> HttpAnswer:
@@ -123,7 +123,7 @@ class SagemakerRoutes(TableRoutes):
     async def _load(self, load: Load, target: str) -> InferdError | None:
         name = load.model_name
         try:
-            await self._engine.load(LoadRequest(name, folder=Path(load.url)))
+            await self._engine.changes.load(LoadRequest(name, folder=Path(load.url)))
         except InferdError as error:
             return error
         finally:
@@ -136,7 +136,7 @@ class SagemakerRoutes(TableRoutes):
         """Unload a model."""
         if model not in self._urls:
             return _not_loaded(model)
-        await self._engine.unload(UnloadRequest(model))
+        await self._engine.changes.unload(UnloadRequest(model))
         # Two unloads at once may both come here.
         self._urls.pop(model, None)
         return HttpAnswer(200, [b"{}"])

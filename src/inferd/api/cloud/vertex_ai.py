@@ -53,7 +53,7 @@ class VertexAiRoutes(TableRoutes):
 
     async def health(self, _request: HttpRequest) -> HttpAnswer:
         """Answer a health check: whether the server is ready."""
-        return self._calls.health(ready=self._engine.is_ready())
+        return self._calls.health(ready=self._engine.readiness.is_ready())
 
     async def predict(self, request: HttpRequest) -> HttpAnswer:
         """Run an inference of the default model."""

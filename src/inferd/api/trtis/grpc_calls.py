@@ -80,11 +80,11 @@ class TrtisMethods:
         return {f"/{SERVICE}/{rpc}": method for rpc, method in methods.items()}
 
     def _with_status(
-        self, rpc: str, call: Callable[[Any, Call], Awaitable[Fields]], what: str
-    ) -> Callable[[bytes, Call], Awaitable[list[Any]]]:
+        self, rpc: str, call: Callable[[object, Call], Awaitable[Fields]], what: str
+    ) -> Callable[[bytes, Call], Awaitable[list[object]]]:
         """Return a handler that answers with the fields `call` returns, and a status."""
 
-        async def answer_with_status(data: bytes, about: Call) -> list[Any]:
+        async def answer_with_status(data: bytes, about: Call) -> list[object]:
             began_ns = perf_counter_ns()
             number = next(self.trtis.numbers)
             try:
@@ -128,7 +128,9 @@ class TrtisMethods:
         # Clients match answers to requests by it.
         return [trtis_grpc.encode_infer_failure(status, header.id if header else 0)]
 
-    def stream_infer(self, messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[list[Any]]:
+    def stream_infer(
+        self, messages: AsyncIterator[bytes], call: Call
+    ) -> AsyncIterator[list[object]]:
         """Answer the requests of a stream, each once and in order; failures do not end it."""
         return TrtisStream(self, messages, call).answers()
 
@@ -190,11 +192,11 @@ class TrtisMethods:
         if kind == "system_shared_memory":
             where = wanted.system_shared_memory
             key = where.shared_memory_key
-            await self._engine.change(AddSystemRegion(name, key, where.offset, size_bytes))
+            await self._engine.changes.change(AddSystemRegion(name, key, where.offset, size_bytes))
         elif kind == "cuda_shared_memory":
             gpu = wanted.cuda_shared_memory
             change = AddCudaRegion(name, gpu.raw_handle, gpu.device_id, size_bytes)
-            await self._engine.change(change)
+            await self._engine.changes.change(change)
         else:
             msg = (
                 f"failed to register shared memory region: '{wanted.name}', improperly formed "
@@ -257,7 +259,7 @@ class TrtisStream(InferStream):
         try:
             response = await pending.engine.infer(request)
             pending.version = response.version
-            answer: list[Any] = await self.inference.encode(
+            answer: list[object] = await self.inference.encode(
                 request, response, pending.message, self._call
             )
             return answer

@@ -211,7 +211,7 @@ class TrtisRoutes(MountedRoutes):
     ) -> None:
         """Handle Shared Memory Control, register."""
         where, size_bytes = _number("offset", offset), _number("byte_size", size)
-        await self._engine.change(AddSystemRegion(region, key, where, size_bytes))
+        await self._engine.changes.change(AddSystemRegion(region, key, where, size_bytes))
 
     async def add_cuda(self, request: HttpRequest, region: str, size: str, device: str) -> None:
         """Handle Shared Memory Control, cudaregister; the body is the handle."""
@@ -221,7 +221,7 @@ class TrtisRoutes(MountedRoutes):
             msg = f"the body has {len(request.body)} bytes, a handle has {_HANDLE_BYTES}"
             raise InvalidRequest(msg)
         change = AddCudaRegion(region, bytes(request.body), device_id, size_bytes)
-        await self._engine.change(change)
+        await self._engine.changes.change(change)
 
     async def drop(self, _request: HttpRequest, region: str) -> None:
         """Handle Shared Memory Control, unregister."""

@@ -77,7 +77,7 @@ class Trtis:
     def form(self, model: str, version: str) -> Form:
         """Return the Form of requests to a ready model. Raises ModelNotFound, Unavailable."""
         try:
-            config = self.engine.model_config(model, version)
+            config = self.engine.find(model, version).config
         except ModelNotFound as error:  # 1.13 and later have the first words, 0.9 to 1.12 the last
             msg = f"{error.message}. Inference request for unknown model '{model}'"
             raise ModelNotFound(msg) from error
@@ -86,7 +86,7 @@ class Trtis:
         if form is None or form.config is not config:
             if len(self._forms) >= _MAX_FORMS:
                 self._forms.clear()
-            form = Form(config, self.engine.labels(model, version))
+            form = Form(config, self.engine.find(model, version).labels)
             self._forms[model, version] = form
         return form
 
@@ -101,11 +101,11 @@ class Trtis:
 
         Unlike in V2, it is not live before its models have loaded.
         """
-        state = self.engine.state()
+        state = self.engine.readiness.state()
         if state is ServerState.EXITING:
             msg = "Server exiting: it takes no more requests"
             raise Unavailable(msg)
-        return state is ServerState.READY if mode == "live" else self.engine.is_ready()
+        return state is ServerState.READY if mode == "live" else self.engine.readiness.is_ready()
 
     async def status(self, name: str = "") -> object:
         """Return the ServerStatus with all models, or only with the one called `name`.
@@ -114,7 +114,7 @@ class Trtis:
         Raises InvalidRequest for an unknown `name`.
         """
         rows: dict[str, list[IndexEntry]] = {}
-        for row in self.engine.index():
+        for row in self.engine.catalog.index():
             if name in ("", row.name):
                 rows.setdefault(row.name, []).append(row)
         if name and name not in rows:
@@ -125,7 +125,7 @@ class Trtis:
             self.server_id,
             inferd.__version__,
             perf_counter_ns() - self._began_ns,
-            self.engine.state(),
+            self.engine.readiness.state(),
             {} if name else total.calls(),
         )
         models: list[ModelRow] = []
@@ -136,7 +136,8 @@ class Trtis:
         return await self._offload.run(Work.STATUS, trtis_status.server_status, server, models)
 
     def _model_row(self, name: str, entries: list[IndexEntry], total: Sum) -> ModelRow:
-        config = self.engine.known_config(name)
+        model = self.engine.catalog.models.get(name)
+        config = model.config if model is not None else None
         return ModelRow(name, config, [self._version_row(one, total) for one in entries])
 
     def _version_row(self, entry: IndexEntry, total: Sum) -> VersionRow:
@@ -161,12 +162,12 @@ class Trtis:
     async def load(self, model: str) -> None:
         """Load or reload a model. Raises Unavailable, and NotLoadable for any failure to load."""
         try:
-            await self.engine.load(LoadRequest(model))
+            await self.engine.changes.load(LoadRequest(model))
         # The old API has one outcome for every failure to load.
         except LoadFailed as error:
             failed = [
                 row.version
-                for row in self.engine.index()
+                for row in self.engine.catalog.index()
                 if row.name == model and row.state is ModelState.UNAVAILABLE
             ]
             which = (
@@ -179,11 +180,11 @@ class Trtis:
 
     async def unload(self, model: str) -> None:
         """Unload a model; an unknown one is not an error. Raises Unavailable."""
-        await self.engine.unload(UnloadRequest(model))
+        await self.engine.changes.unload(UnloadRequest(model))
 
     async def index(self) -> object:
         """Return the ModelRepositoryIndex: all models in the repositories, loaded or not."""
-        rows = await self.engine.repository_index()
+        rows = await self.engine.control.index()
         return trtis_status.repository_index(sorted({row.name for row in rows}))
 
     def regions(self) -> list[dict[str, Any]]:
@@ -204,4 +205,4 @@ class Trtis:
         self.engine.regions.check_allowed()
         # The old API has one namespace for both kinds of memory.
         for kind in ("system", "cuda"):
-            await self.engine.change(DropRegions(kind, name))
+            await self.engine.changes.change(DropRegions(kind, name))

@@ -92,7 +92,7 @@ class GenerateRoutes:
         self, request: HttpRequest, model: str, version: str, *, is_v2: bool = False
     ) -> GenerateMessage:
         # Before the body is looked at, so that an unknown model is told first.
-        inputs = self._engine.model_metadata(model, version).inputs
+        inputs = self._engine.catalog.metadata(model, version).inputs
         body = request.body
         declared = request.headers.get(v2_binary.HEADER_KEY)
         if declared is None and len(body) == 0:

@@ -15,19 +15,19 @@ _SECTION = "The protocol itself"
 
 async def server_ready(engine: Engine) -> ReadyReport:
     """Return whether the server is ready for inference, as far as its models say so, too."""
-    ready = await engine.all_say_ready()
+    ready = await engine.readiness.all_say_ready()
     return ReadyReport(ready, reason="" if ready else _why_not(engine))
 
 
 def _why_not(engine: Engine) -> str:
     reason = "the server is not ready for inference"
-    return f"{reason}: it has no model to serve" if engine.lacks_models() else reason
+    return f"{reason}: it has no model to serve" if engine.readiness.lacks_models() else reason
 
 
 async def model_ready(engine: Engine, model: str, version: str = "") -> ReadyReport:
     """Return whether a model is ready; that it is unknown is no error."""
     try:
-        if await engine.says_ready(model, version):
+        if await engine.catalog.says_ready(model, version):
             return ReadyReport(is_ready=True, model=model)
     except ModelNotFound as error:
         # Clients ask before they load a model, so this is Triton's answer.
@@ -59,7 +59,7 @@ CALLS = (
             partial(grpc_wire.decode_server_request, "ServerLive"),
             lambda live: grpc_wire.encode_live(live=live),
         ),
-        function=Engine.is_live,
+        function=lambda engine: engine.readiness.is_live(),
         answers="whether the process is alive",
     ),
     ApiCall(

@@ -10,7 +10,7 @@ from inferd.wire.v2 import logging as wire
 async def log_settings(engine: Engine, change: LogChange | None = None) -> LogSettings:
     """Return all settings, after making `change`."""
     if change is not None:
-        await engine.change(ChangeLog(change))
+        await engine.changes.change(ChangeLog(change))
     return engine.log.settings
 
 

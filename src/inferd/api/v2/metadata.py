@@ -40,7 +40,7 @@ CALLS = (
             "ModelNames",
             encode=rest_wire.encode_model_names,
         ),
-        function=Engine.model_names,
+        function=lambda engine: engine.catalog.names(),
         answers="the names of the ready models, as KServe lists them",
     ),
     ApiCall(
@@ -60,7 +60,7 @@ CALLS = (
             partial(grpc_wire.decode_model_request, "ModelMetadata"),
             grpc_wire.encode_model_metadata,
         ),
-        function=lambda engine, model, version="": engine.model_metadata(model, version),
+        function=lambda engine, model, version="": engine.catalog.metadata(model, version),
         answers="inputs, outputs, versions, platform",
     ),
 )

@@ -22,20 +22,20 @@ _SERVICES = (V2_SERVICE, MLSERVER_SERVICE)
 
 async def load(engine: Engine, request: LoadRequest) -> str:
     """Load a model; return its name."""
-    await engine.load(request)
+    await engine.changes.load(request)
     return request.model
 
 
 async def unload(engine: Engine, request: UnloadRequest) -> str:
     """Unload a model; return its name."""
-    await engine.unload(request)
+    await engine.changes.unload(request)
     return request.model
 
 
 def _check(engine: Engine, *names: str) -> None:
     if len(names) > 1:
         raise wire.one_repository()
-    engine.check_is_explicit()
+    engine.control.check_is_explicit()
 
 
 CALLS = (
@@ -59,7 +59,7 @@ CALLS = (
             wire.encode_index_message,
             services=_SERVICES,
         ),
-        function=lambda engine, ready: engine.repository_index(ready=ready),
+        function=lambda engine, ready: engine.control.index(ready=ready),
     ),
     ApiCall(
         "model-repository",
@@ -118,7 +118,7 @@ CALLS = (
             partial(decode_model_request, "ModelConfig"),
             model_config.encode_config_message,
         ),
-        function=lambda engine, model, version="": engine.shown_config(model, version),
+        function=lambda engine, model, version="": engine.find(model, version).shown_config(),
         encode_work=Work.CONFIG,
     ),
 )

@@ -15,7 +15,7 @@ from inferd.wire.v2.rest import shared_memory as rest_wire
 async def _unregister(word: str, engine: Engine, region: str = "") -> None:
     """Unregister one region, or all; an unknown one is not an error."""
     engine.regions.check_allowed()
-    await engine.change(DropRegions(word, region))
+    await engine.changes.change(DropRegions(word, region))
 
 
 def _check(word: str, engine: Engine, *region: str) -> None:
@@ -99,14 +99,14 @@ CALLS = (
         "system",
         "POSIX shared memory",
         lambda engine, region="": engine.regions.system_status(region),
-        lambda engine, *wanted: engine.change(AddSystemRegion(*wanted)),
+        lambda engine, *wanted: engine.changes.change(AddSystemRegion(*wanted)),
         rest_wire.decode_system_registration,
     ),
     *_calls(
         "cuda",
         "GPU memory",
         lambda engine, region="": engine.regions.cuda_status(region),
-        lambda engine, *wanted: engine.change(AddCudaRegion(*wanted)),
+        lambda engine, *wanted: engine.changes.change(AddCudaRegion(*wanted)),
         rest_wire.decode_cuda_registration,
     ),
 )

@@ -3,7 +3,6 @@
 from functools import partial
 
 from inferd.api.call import ApiCall, Rest, Rpc
-from inferd.engine.engine import Engine
 from inferd.wire.v2 import statistics as wire
 
 _MODEL = "/v2/models/{model}[/versions/{version}]/stats"
@@ -17,6 +16,6 @@ CALLS = (
         _rest("/v2/models/stats", "statistics", "What all models have done.", "Statistics"),
         _rest(_MODEL, "modelStatistics", "What a model has done.", "Statistics", errors=(400, 404)),
         Rpc("ModelStatistics", wire.decode_statistics_request, wire.encode_statistics_message),
-        function=Engine.all_statistics,
+        function=lambda engine, *wanted: engine.whole.all_statistics(*wanted),
     ),
 )

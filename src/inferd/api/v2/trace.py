@@ -2,7 +2,6 @@
 
 from inferd.api.call import ApiCall, Rest, Rpc
 from inferd.config.options.trace import TraceChange
-from inferd.engine.engine import Engine
 from inferd.wire.v2 import trace as wire
 
 _PATH = "/v2[/models/{model}]/trace/setting"
@@ -37,6 +36,6 @@ CALLS = (
             encode=wire.encode_trace_settings,
         ),
         Rpc("TraceSetting", wire.decode_trace_message, wire.encode_trace_message),
-        function=Engine.trace_settings,
+        function=lambda engine, *wanted: engine.changes.trace_settings(*wanted),
     ),
 )

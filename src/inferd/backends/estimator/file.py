@@ -45,7 +45,7 @@ _HARMLESS = re.compile(
 )
 
 
-def read_estimator(file: Path, config: ModelConfig) -> Any:
+def read_estimator(file: Path, config: ModelConfig) -> object:
     """Return the estimator in `file`. Raises InvalidConfig, Unsupported, BackendFailed."""
     what = f"'{file.name}'"
     check_pickle(file, config)
@@ -82,7 +82,7 @@ def _read(file: Path, config: ModelConfig) -> Any:
     return io.load(file, trusted=_trusted(io, file, config))
 
 
-def _untangled(load: Callable[[], Any]) -> Any:
+def _untangled(load: Callable[[], object]) -> object:
     """Return the result of `load`; retry if it lost an import race against another thread.
 
     Python reports that with an error of its own, or exposes a partially initialized module.

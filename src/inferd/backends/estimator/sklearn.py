@@ -76,7 +76,7 @@ class SklearnBackend(EstimatorBackend):
         return model_of(estimator, thread_count(config))
 
 
-def sklearn_model(estimator: Any) -> LoadedModel:
+def sklearn_model(estimator: object) -> LoadedModel:
     """Return `estimator` as a model. Raises Unsupported if it needs pandas, which is missing."""
     features = _features(estimator)
     is_framed = bool(features.names) and has_pandas()
@@ -140,7 +140,7 @@ def _takes_texts(estimator: Any) -> bool:
     return isinstance(estimator, CountVectorizer | HashingVectorizer)
 
 
-def _selects_by_name(estimator: Any) -> bool:
+def _selects_by_name(estimator: object) -> bool:
     from sklearn.compose import ColumnTransformer
 
     return any(
@@ -168,7 +168,7 @@ def _outputs(estimator: Any, name: str) -> list[Method]:
     return [Method(name, datatype, (width,), method)]
 
 
-def _target(method: Callable[[Any], Any], number: int, rows: Any) -> Any:
+def _target(method: Callable[[object], object], number: int, rows: object) -> object:
     """Return what `method` gives for one of several targets."""
     result = method(rows)
     if isinstance(result, list):
@@ -193,7 +193,7 @@ def _expected(estimator: Any, name: str, classes: Any) -> tuple[DataType, int]:
     return DataType.FP64, 1 if name == "score_samples" else -1
 
 
-def _kind_of_predictions(estimator: Any, classes: Any) -> DataType:
+def _kind_of_predictions(estimator: object, classes: object) -> DataType:
     labels = classes if classes is not None else _attribute(estimator, "labels_")
     if isinstance(labels, list) and labels:
         # One label of each target: they decide the datatype, and together they get the common one.
@@ -208,7 +208,7 @@ def _kind_of_predictions(estimator: Any, classes: Any) -> DataType:
         raise BackendFailed(msg) from error
 
 
-def _targets(estimator: Any, classes: Any) -> int:
+def _targets(estimator: object, classes: object) -> int:
     """Return for how many targets it predicts, -1 if it does not tell."""
     count = _attribute(estimator, "n_outputs_")
     if isinstance(count, int | np.integer):

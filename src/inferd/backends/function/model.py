@@ -114,12 +114,12 @@ def model(target: Any = None, /, **options: Any) -> Any:
     return Model(target, **options)
 
 
-def given_model(target: Callable[..., Any]) -> GivenModel:
+def given_model(target: Callable[..., object]) -> GivenModel:
     """Return the GivenModel of a Model, or of a target for one. Raises InvalidConfig."""
     return (target if isinstance(target, Model) else Model(target)).given
 
 
-def _function_of(target: Callable[..., Any]) -> Callable[..., Any]:
+def _function_of(target: Callable[..., object]) -> Callable[..., object]:
     """Return the function to be called; for a class, its `__call__`, bound to the class itself."""
     if isinstance(target, type):
         # Static: an ordinary look-up on a class finds type.__call__, which makes objects.
@@ -154,7 +154,7 @@ def _check_no_arguments(target: type) -> None:
         raise InvalidConfig(msg) from error
 
 
-def _name_of(target: Any) -> str:
+def _name_of(target: object) -> str:
     target = without_partial(target)
     name = getattr(target, "__name__", type(target).__name__)
     return "" if name == "<lambda>" else str(name)
@@ -166,7 +166,7 @@ def _code_of(function: Any) -> types.CodeType | None:
     return found if isinstance(found, types.CodeType) else None
 
 
-def _place_of(function: Callable[..., Any], name: str) -> str:
+def _place_of(function: Callable[..., object], name: str) -> str:
     code = _code_of(function)
     what = f"function '{name or '<lambda>'}'"
     if code is None:
@@ -174,7 +174,7 @@ def _place_of(function: Callable[..., Any], name: str) -> str:
     return f"{what} ({Path(code.co_filename).name}, line {code.co_firstlineno})"
 
 
-def _folder_of(function: Callable[..., Any]) -> Path:
+def _folder_of(function: Callable[..., object]) -> Path:
     """Return the folder for files that the configuration names: the function's, or else the cwd."""
     code = _code_of(function)
     file = Path(code.co_filename) if code else Path()

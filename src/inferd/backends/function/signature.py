@@ -258,7 +258,7 @@ class _Reader:
         return False
 
 
-def _fields(returned: object) -> dict[str, Any]:
+def _fields(returned: object) -> dict[str, object]:
     """Return the fields of a TypedDict, NamedTuple or dataclass, {} for other types."""
     if not isinstance(returned, type):
         return {}
@@ -283,7 +283,7 @@ def _parameters(
     return {name: one for name, one in found.items() if name not in bound}
 
 
-def _hints(function: Callable[..., object], place: str, *, is_needed: bool) -> dict[str, Any]:
+def _hints(function: Callable[..., object], place: str, *, is_needed: bool) -> dict[str, object]:
     try:
         return typing.get_type_hints(_unwrapped(function), include_extras=True)
     # Names in annotations are evaluated, so anything may be raised.

@@ -149,7 +149,7 @@ def _details(
     return runner.get_input_details(), runner.get_output_details(), int(runner._subgraph_index)
 
 
-def _by_name(details: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _by_name(details: list[dict[str, object]]) -> dict[str, dict[str, object]]:
     # TensorFlow's converter keeps the names of tensors there, ":0"
     # being an operation's first output.
     return {str(detail["name"]).removesuffix(":0"): detail for detail in details}

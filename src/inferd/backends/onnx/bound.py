@@ -33,7 +33,7 @@ _NEVER = -1
 _CPU = ["CPUExecutionProvider"]
 
 
-def run_bound(session: Any, binding: Any, options: Any) -> None:
+def run_bound(session: object, binding: object, options: object) -> None:
     """Run `session` with an IOBinding and RunOptions, in the cheapest way."""
     call, bound = _bound_call(session, binding)
     call(bound, options)
@@ -130,7 +130,7 @@ class Bindings:
         tensors: list[Tensor],
         names: list[str],
         arrays: Sequence[Array],
-        options: Any,
+        options: object,
     ) -> None:
         """Note that a request ran unbound, with these outputs; the next one may be bound."""
         count = self._runs.get(batch_key, 0)

@@ -1,7 +1,7 @@
 """TranslatedBackend: models of libraries for tables that ask to be run as ONNX models."""
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from inferd.backends.onnx.backend import CPU
 from inferd.backends.onnx.converted import ConvertedBackend
@@ -52,7 +52,7 @@ class TranslatedBackend(ConvertedBackend):
         self._load(files, completed, CPU, loaded)  # no need to convert again for what is found now
         return completed
 
-    def _key(self, files: ModelFiles, config: ModelConfig) -> Any:
+    def _key(self, files: ModelFiles, config: ModelConfig) -> object:
         # The sample decides whether a conversion is accepted, so a changed one must convert again.
         sample = files.folder / config.parameters.get(CONVERT_SAMPLE, ".")
         return super()._key(files, config), fingerprint([sample] if sample.is_file() else [])

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -45,7 +45,7 @@ class FilBackend(ConvertedBackend):
     which a probability means class 1. There is one input, FP32 [features], and one output, FP32.
     """
 
-    def _key(self, files: ModelFiles, config: ModelConfig) -> Any:
+    def _key(self, files: ModelFiles, config: ModelConfig) -> object:
         # How it answers is written into the graph, so other parameters need another session.
         return super()._key(_with_file(files, config), config), _answer(config)
 

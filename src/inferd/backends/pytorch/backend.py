@@ -54,7 +54,7 @@ class PytorchBackend(CompletingBackend):
         return pytorch()
 
     def complete_alone(self, files: ModelFiles, config: ModelConfig) -> ModelConfig | None:
-        """See HostedBackend.complete: torch.export files have the metadata as JSON."""
+        """See LightBackend: torch.export files have the metadata as JSON."""
         interface = _interface(files, config)
         if interface is None:
             return None

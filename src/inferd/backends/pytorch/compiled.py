@@ -27,7 +27,9 @@ class CompiledTorch:
         self.device = device
 
 
-def load_compiled(torch: ModuleType, file: Path, config: ModelConfig, device: Any) -> CompiledTorch:
+def load_compiled(
+    torch: ModuleType, file: Path, config: ModelConfig, device: object
+) -> CompiledTorch:
     """Return the package in `file`. Raises BackendFailed if torch refuses it."""
     # Late: the compiler's package takes much longer to import than torch itself.
     from torch._inductor import aoti_load_package

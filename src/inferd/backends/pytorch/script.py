@@ -45,7 +45,7 @@ def _has_outputs(block: Any) -> bool:
     )
 
 
-def load_script(torch: ModuleType, file: Path, config: ModelConfig, device: Any) -> Script:
+def load_script(torch: ModuleType, file: Path, config: ModelConfig, device: object) -> Script:
     """Return the model in `file`. Raises InvalidConfig (see check_script), BackendFailed."""
     check_script(file, f"model '{config.name}', '{file.name}'")
     try:

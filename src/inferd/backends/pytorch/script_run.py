@@ -66,7 +66,7 @@ def _caller(script: Script, config: ModelConfig) -> Callable[[dict[str, Array]],
     bound = binding(config, script.arguments)
     moves, copies = script.device.type != "cpu", script.writes
 
-    def tensor_of(name: str, array: Array) -> Any:
+    def tensor_of(name: str, array: Array) -> object:
         tensor = to_tensor(torch, array, datatypes[name])
         if moves:
             return tensor.to(script.device)
@@ -93,9 +93,9 @@ def _caller(script: Script, config: ModelConfig) -> Callable[[dict[str, Array]],
     return lambda feed: module(*[value(name, feed[name]) for name in order])
 
 
-def _arguments(bound: Binding, feed: dict[str, Array], convert: Convert) -> dict[str, Any]:
+def _arguments(bound: Binding, feed: dict[str, Array], convert: Convert) -> dict[str, object]:
     """Return the arguments of forward, if they are more than tensors and texts."""
-    given: dict[str, Any] = {}
+    given: dict[str, object] = {}
     for argument in bound.arguments:
         if argument is bound.many:
             many = {name: convert(name, feed[name]) for name in bound.rest if name in feed}
@@ -120,7 +120,7 @@ class _Outputs:
         self._order = outputs_in_order(config)
         self._datatypes = {tensor.name: tensor.datatype for tensor in config.output}
 
-    def picked(self, result: Any, names: Sequence[str]) -> list[Array]:
+    def picked(self, result: object, names: Sequence[str]) -> list[Array]:
         """Return the arrays of the outputs `names` in the model's `result`.
 
         Raises BackendFailed for an output that is missing, or of a type that no output can have.
@@ -144,7 +144,7 @@ class _Outputs:
             arrays.append(self._array(name, values[name]))
         return arrays
 
-    def _are_tensors(self, values: Iterable[Any]) -> bool:
+    def _are_tensors(self, values: Iterable[object]) -> bool:
         tensor = self._tensor
         for one in values:  # noqa: SIM110  a generator is slower
             # By `is`, as isinstance of a tensor calls Python code.

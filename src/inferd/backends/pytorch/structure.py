@@ -97,7 +97,7 @@ Convert = Callable[[str, Array], Any]
 
 def assembled(
     argument: TorchArgument, names: Mapping[str, str], feed: Mapping[str, Array], convert: Convert
-) -> Any:
+) -> object:
     """Return the value of `argument`. `names` are the inputs of its leaves.
 
     None if none of its leaves has an input. Raises InvalidRequest.
@@ -136,12 +136,12 @@ def texts(name: str, array: Array) -> list[str]:
         raise InvalidRequest(msg) from error
 
 
-def flattened(result: Any) -> list[tuple[str, Any]]:
+def flattened(result: object) -> list[tuple[str, object]]:
     """Return the leaves of a result in order, each with its dict key, or else ""."""
     return list(_walk(result, "", 0))
 
 
-def _walk(value: Any, key: str, depth: int) -> Iterator[tuple[str, Any]]:
+def _walk(value: object, key: str, depth: int) -> Iterator[tuple[str, object]]:
     if isinstance(value, Mapping) and depth < _MAX_DEPTH:
         for inner, one in value.items():
             yield from _walk(one, str(inner), depth + 1)
@@ -152,12 +152,12 @@ def _walk(value: Any, key: str, depth: int) -> Iterator[tuple[str, Any]]:
         yield key, value
 
 
-def _is_array(value: list[Any]) -> bool:
+def _is_array(value: list[object]) -> bool:
     """Return whether a list is a single output: of numbers or texts, or empty."""
     return all(isinstance(one, (str, int, float)) for one in value)
 
 
-def plain_array(value: Any, datatype: DataType) -> Array | None:
+def plain_array(value: object, datatype: DataType) -> Array | None:
     """Return a number, a text or a list of them as an array, None for anything else.
 
     Numbers are converted to `datatype` if nothing but precision is lost.

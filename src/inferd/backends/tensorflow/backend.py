@@ -32,7 +32,7 @@ class TensorflowBackend(CompletingBackend):
         return self._complete_checked(config, _interface(files, config).signature)
 
     complete_alone = complete
-    """See HostedBackend.complete: TensorFlow itself is not needed."""
+    """See LightBackend: TensorFlow itself is not needed."""
 
     def read_offline(self, files: ModelFiles, config: ModelConfig) -> OfflineReport:
         """See OfflineBackend.read_offline."""

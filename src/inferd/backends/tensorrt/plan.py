@@ -129,7 +129,7 @@ def failure(config: ModelConfig, log: Any, error: BaseException | None) -> Backe
     return BackendFailed(f"model '{config.name}': TensorRT: {reason_text}")
 
 
-def _log_of(trt: ModuleType) -> Any:
+def _log_of(trt: ModuleType) -> object:
     # A class in a function, as its base exists only once TensorRT is imported: so mypy knows
     # neither, hence the ignores here and in run.py.
     class Log(trt.ILogger):  # type: ignore[misc, name-defined]

@@ -55,6 +55,11 @@ class DescribedAnswer(msgspec.Struct, array_like=True, gc=False):
         """Whether this is no answer: the model wants the request again."""
         return not self.is_final and self.outputs is None and self.error is None
 
+    @property
+    def ends_stream(self) -> bool:
+        """Whether it ends a stream, as asking for the request again does: no round follows."""
+        return self.is_final or self.is_again
+
 
 class Answers(Content):
     """RESULT: a batch was executed, between the two time.perf_counter_ns in the header.

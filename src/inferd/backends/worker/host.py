@@ -97,7 +97,7 @@ class Host:
             spoken = msgspec.structs.astuple(verdict)
             self._link.send(packet.READY, [said, False, True, spoken])
 
-    def _execute(self, asking: BatchReader, data: Any, number: int) -> None:
+    def _execute(self, asking: BatchReader, data: object, number: int) -> None:
         if asking.released:
             self._link.settle(asking.released)
         requests = asking.requests(data, self._model)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from inferd.backends.worker.environments.environment import Environment
 from inferd.backends.worker.instance import WorkerInstance
@@ -107,7 +106,7 @@ class HostedModels:
         )
 
 
-def _as_written(config: ModelConfig) -> dict[str, Any]:
+def _as_written(config: ModelConfig) -> dict[str, object]:
     """Return `config` as JSON, without a max_batch_size that nobody wrote: it may be filled in."""
     document = to_json(config)
     if not (config.max_batch_size or config.is_unbatched):

@@ -10,7 +10,7 @@ The worker modules are imported with the first model that runs in a worker.
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inferd.backends.worker.parameters import check_in_server, runs_in_server
 from inferd.config.model import ModelConfig
@@ -19,6 +19,7 @@ from inferd.core.interfaces import (
     BackendContext,
     ConnectedBackend,
     Instance,
+    LightBackend,
     ModelFiles,
     Placement,
 )
@@ -56,14 +57,14 @@ class HostedBackend:
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete.
 
-        A worker is asked only if the configuration is incomplete and the backend's own
-        `complete_alone`, which works without its framework, is missing or cannot fill the gaps.
+        A worker is asked only if the configuration is incomplete, and the backend no LightBackend
+        or cannot fill the gaps as one.
         """
         if not self.is_in_worker(config):
             return self._in_server().complete(files, config)
-        if hasattr(self._kind(), "complete_alone"):  # others would import their framework here
-            here: Any = self._in_server()
-            found: ModelConfig | None = here.complete_alone(files, config)
+        if issubclass(self._kind(), LightBackend):  # others would import their framework here
+            here = self._in_server()
+            found = here.complete_alone(files, config) if isinstance(here, LightBackend) else None
             if found is not None:
                 return found
         if config.input and config.output:
@@ -92,7 +93,7 @@ class HostedBackend:
 
     def _in_server(self) -> Backend:
         if self._here is None:  # two threads may each create one; the last one stays
-            backend: Backend = self._kind()()
+            backend = self._kind()()
             if isinstance(backend, ConnectedBackend):
                 backend.connect(self._context)
             self._here = backend
@@ -103,8 +104,9 @@ class HostedBackend:
 
         return HostedModels(self._target, self._context)
 
-    def _kind(self) -> Any:
-        return EntryPoint("", self._target, "").load()
+    def _kind(self) -> type[Backend]:
+        kind: type[Backend] = EntryPoint("", self._target, "").load()
+        return kind
 
     def is_in_worker(self, config: ModelConfig) -> bool:
         """Return whether a model runs in worker processes. Raises InvalidConfig."""

@@ -44,17 +44,8 @@ from inferd_worker.arena import ArenaFull, NeverFits
 if TYPE_CHECKING:
     from inferd.observe.tracing.trace import Trace
 
-AHEAD_NS = 1_000_000
-"""How much work a worker is sent ahead, if its plan allows several executions at once."""
-
-AHEAD_BYTES = 4 << 20
-"""No execution is sent behind this many bytes: a worker's pending inputs should fit in caches."""
-
 CREDIT_AT = 8
 """How much of a stream's window must have been consumed before the worker gets a CREDIT."""
-
-MAX_AHEAD = 64
-"""A worker that keeps to the window never has more answers of one stream in flight."""
 
 
 class WorkerInstance(Supervisor):
@@ -75,8 +66,6 @@ class WorkerInstance(Supervisor):
         self._places: dict[int, tuple[RunningBatch, int]] = {}
         self._streams: dict[int, RunningStream] = {}
         self._running_bytes = 0  # of the tensors sent with the running executions
-        self._room = 1  # how many executions may run at once
-        self._ended_ns = 0  # when the previous execution ended
         self._result = msgspec.json.Decoder(Answers).decode
         self._results: dict[bytes, ResultReader] = {}  # earlier RESULTs, by their documents
         self._readiness = Readiness(partial(self.send, packet.ASK, []))
@@ -138,7 +127,7 @@ class WorkerInstance(Supervisor):
             msg = f"the worker process of model '{plan.model}' has just ended"
             return Untaken(msg)  # the next process makes this instance free again
         except ArenaFull as error:
-            failed = self._too_large(error, len(batch.requests))
+            failed = _too_large(plan, error, len(batch.requests))
             if self.running_count:  # free again when these end and give their memory back
                 return Untaken(failed.message)
             self.is_free = True
@@ -146,7 +135,7 @@ class WorkerInstance(Supervisor):
         self.running_count += 1
         batch.size = packed[1].size
         self._running_bytes += batch.size
-        self.is_free = self._has_room
+        self.is_free = self.ahead.has_room(self.running_count, self._running_bytes)
         if plan.timeout_s and self.reads_on is not None:
             batch.timer = self.reads_on.call_later(plan.timeout_s, self._time_out)
         return None
@@ -158,19 +147,6 @@ class WorkerInstance(Supervisor):
         spoken = started.verdict if isinstance(started, Started) else None
         verdict = Verdict(*spoken) if spoken is not None else UNKNOWN
         return InstanceTraits(is_bounded=False, verdict=verdict)
-
-    @property
-    def _has_room(self) -> bool:
-        return self.running_count < self._room and self._running_bytes < AHEAD_BYTES
-
-    def _too_large(self, error: ArenaFull, request_count: int) -> InferdError:
-        inputs = f"the inputs of {request_count} requests" if request_count > 1 else "the inputs"
-        msg = f"model '{self.plan.model}': {inputs} are too large: {error}"
-        if setting := self.plan.growth_setting:
-            msg += f"; --backend-config=BACKEND,{setting}=BYTES lets it grow further"
-        if request_count <= 1 and isinstance(error, NeverFits):
-            return TooLarge(msg)
-        return Unavailable(msg)
 
     def _time_out(self) -> None:
         if self._process is not None:
@@ -264,8 +240,11 @@ class WorkerInstance(Supervisor):
         self._batches, self._streams = {}, {}
         self._places.clear()
         self.running_count = self._running_bytes = 0
-        self._room = 1
-        behind = self._behind_first(batches)
+        self.ahead.room = 1
+        behind: dict[int, RunningBatch] = {}  # what the ended process had not begun
+        if self.plan.answers_each and self.ahead.most > 1:
+            executing = {number: one for number, one in batches.items() if one.is_executing}
+            behind = dict(islice(executing.items(), 1, None))
         for number, batch in batches.items():
             if batch.timer is not None:
                 batch.timer.cancel()
@@ -276,13 +255,6 @@ class WorkerInstance(Supervisor):
         for stream in streams.values():
             stream.deliver(Lost(reason), 0)
             stream.deliver(None, 0)
-
-    def _behind_first(self, batches: dict[int, RunningBatch]) -> dict[int, RunningBatch]:
-        """Return the batches that the ended process had not begun."""
-        if not self.plan.answers_each or self._ahead == 1:
-            return {}
-        executing = {number: one for number, one in batches.items() if one.is_executing}
-        return dict(islice(executing.items(), 1, None))
 
     def _take_result(
         self, result: ResultReader, data: Any, loans: Loans, numbers: tuple[int, ...]
@@ -299,12 +271,13 @@ class WorkerInstance(Supervisor):
             batch.timer.cancel()
         self.running_count -= 1
         self._running_bytes -= batch.size
-        if self._ahead > 1:
-            self._note_ahead(batch, began_ns, ended_ns)
+        if self.ahead.most > 1:
+            self.ahead.note(batch, began_ns, ended_ns)
         for request in batch.requests:
             request.computing_ns = began_ns
             request.computed_ns = ended_ns
-        self.is_free = self._has_room and not self._is_going
+        has_room = self.ahead.has_room(self.running_count, self._running_bytes)
+        self.is_free = has_room and not self._is_going
         self._answer(number, batch, result, data, loans)
         batch.is_executing = False
         if not batch.missing:
@@ -327,22 +300,18 @@ class WorkerInstance(Supervisor):
             batch.answers[0] = InferResponse(request.model, self._version, request.id, outputs)
             batch.missing = 0
 
-    def _note_ahead(self, batch: RunningBatch, began_ns: int, ended_ns: int) -> None:
-        if batch.requests and batch.requests[0].started_ns < self._ended_ns:
-            batch.requests[0].started_ns = self._ended_ns  # it waited until then
-        self._ended_ns = ended_ns
-        self.note_time(ended_ns - began_ns)
-
-    def note_time(self, took_ns: int) -> None:
-        """Choose how many executions may be sent ahead, after one that took `took_ns`."""
-        self._room = min(self._ahead, AHEAD_NS // (took_ns + 1)) or 1
-
     def _take_answer(
         self, number: int, answer: DescribedAnswer, data: Any, loans: Loans = NO_LOANS
     ) -> None:
         stream = self._streams.get(number)
         if stream is not None:
-            self._stream_answer(number, stream, answer, data, loans)
+            if answer.outputs is not None or answer.error is not None:
+                request, reshapes = stream.request, self.plan.reshapes
+                response = response_of(answer, data, request, self._version, loans, reshapes)
+                stream.take(answer, response)
+            if answer.ends_stream:
+                del self._streams[number]
+                stream.deliver(None, 0)
             return
         place = self._places.get(number)
         if place is None:
@@ -367,27 +336,6 @@ class WorkerInstance(Supervisor):
             for number in numbers:
                 del self._batches[number]
             batch.finish(batch.answers)
-
-    def _stream_answer(
-        self, number: int, stream: RunningStream, answer: DescribedAnswer, data: Any, loans: Loans
-    ) -> None:
-        # A stream ends where the model asks for the request again: it gets no further round.
-        is_final = answer.is_final or answer.is_again
-        if answer.outputs is not None or answer.error is not None:
-            request, reshapes = stream.request, self.plan.reshapes
-            response = response_of(answer, data, request, self._version, loans, reshapes)
-            if isinstance(response, InferdError) and not is_final:
-                response = InferResponse("", "", final=False, error=response)
-            is_nothing = is_final and not isinstance(response, InferdError)
-            if not (is_nothing and answer.outputs == [] and not answer.parameters):
-                stream.ahead += 1
-                if stream.ahead > MAX_AHEAD:
-                    msg = f"{stream.ahead} answers that nobody has taken"
-                    raise ValueError(msg)
-                stream.deliver(response, answer.share)
-        if is_final:
-            del self._streams[number]
-            stream.deliver(None, 0)
 
     def send(
         self, kind: int, document: list[Any], payload: packet.Payload | None = None, number: int = 0
@@ -465,9 +413,9 @@ class WorkerInstance(Supervisor):
                 if isinstance(answer, InferdError):
                     raise answer
                 yield answer
-                self._from_thread(self.credit, number, share)
+                _call(self.reads_on, self.credit, number, share)
         finally:
-            self._from_thread(self.cancel_stream, number)
+            _call(self.reads_on, self.cancel_stream, number)
 
     async def _begin_stream(self, request: InferRequest, deliver: Deliver) -> int:
         while not self.is_free:
@@ -478,8 +426,22 @@ class WorkerInstance(Supervisor):
             await changed.wait()
         return self.begin_stream(request, deliver)
 
-    def _from_thread(self, function: Callable[..., None], *arguments: Any) -> None:
-        if self.reads_on is None:
-            function(*arguments)
-        else:
-            self.reads_on.call_soon_threadsafe(function, *arguments)
+
+def _call(
+    loop: asyncio.AbstractEventLoop | None, function: Callable[..., None], *args: int
+) -> None:
+    """Call a function where the process is read: in `loop`, or in this thread if that is None."""
+    if loop is None:
+        function(*args)
+    else:
+        loop.call_soon_threadsafe(function, *args)
+
+
+def _too_large(plan: WorkerPlan, error: ArenaFull, request_count: int) -> InferdError:
+    inputs = f"the inputs of {request_count} requests" if request_count > 1 else "the inputs"
+    msg = f"model '{plan.model}': {inputs} are too large: {error}"
+    if setting := plan.growth_setting:
+        msg += f"; --backend-config=BACKEND,{setting}=BYTES lets it grow further"
+    if request_count <= 1 and isinstance(error, NeverFits):
+        return TooLarge(msg)
+    return Unavailable(msg)

@@ -162,7 +162,7 @@ class ResultReader:
 
 def response_of(
     answer: DescribedAnswer,
-    data: Any,
+    data: object,
     request: InferRequest,
     version: str,
     loans: Loans = NO_LOANS,
@@ -222,7 +222,7 @@ def described_answer(
     payload: Payload,
     *,
     ran_again: bool = False,
-) -> tuple[Any, ...]:
+) -> tuple[object, ...]:
     """Return the packet's description of the answer to request `number`."""
     more = (True,) if ran_again else ()  # most documents are shorter, and many are the same
     if isinstance(answer, InferdError):

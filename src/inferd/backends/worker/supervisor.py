@@ -14,10 +14,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from inferd.backends.worker.document import Content, Failed, Logged, Started
+from inferd.backends.worker.lines import WorkerLines
 from inferd.backends.worker.link import CLOSED, Link, LinkClosed
 from inferd.backends.worker.plan import WorkerPlan
 from inferd.backends.worker.process import WorkerProcess
-from inferd.backends.worker.rate import Rate
+from inferd.backends.worker.under_way import Ahead
 from inferd.errors import BackendFailed, InferdError, Unavailable, foreign_text
 from inferd_worker import packet
 
@@ -43,14 +44,7 @@ MOST_PAUSE_S = 2.0
 PATIENCE = 3
 """After this many failed starts in a row, requests are refused until a process has come up."""
 
-MAX_LOGS_PER_S = 1000
-"""Log packets of a worker beyond this rate are counted, not logged."""
-
 _DOUBLINGS = 10
-
-_LEVELS = (logging.INFO, logging.WARNING, logging.ERROR, logging.DEBUG)
-
-_KEEPS_LINES = {"keeps_lines": True}  # for tracebacks
 
 
 class Supervisor:
@@ -74,10 +68,10 @@ class Supervisor:
         self._has_answered = False
         self._failures = 0  # failed starts in a row, or processes that soon ended by themselves
         self._ends = 0  # processes in a row that were soon ended by their requests
-        self._logs = Rate(MAX_LOGS_PER_S)
+        self.lines = WorkerLines(plan.model)
         self._born_s = 0.0
         self._is_closing = False
-        self._ahead = 1
+        self.ahead = Ahead()
         self._is_going = False  # its process has ended or is about to: it takes no executions
         self._closed = threading.Event()
         self._closed_later: asyncio.Future[None] | None = None
@@ -114,7 +108,7 @@ class Supervisor:
         """
         plan = self.plan
         self._check_files()
-        process = plan.make(self._log_line)
+        process = plan.make(self.lines.line)
         link = Link(process.socket, process.arena, process.received, self._receive, self._lost)
         self._started = None
         process.ended = lambda _: self._note_end(process)
@@ -165,7 +159,7 @@ class Supervisor:
         started = self._started
         if isinstance(started, InferdError):
             raise started
-        self._ahead = plan.ahead if started.is_in_turn else 1
+        self.ahead.most = plan.ahead if started.is_in_turn else 1
         self._is_going = self._is_closing
         self.is_free = True
         return started.done
@@ -351,22 +345,10 @@ class Supervisor:
         elif isinstance(content, Failed):
             self._started = BackendFailed(f"model '{self.plan.model}': {content.text}")
         elif isinstance(content, Logged):
-            self._log_packet(content)
+            self.lines.packet(content)
         else:
             return False
         return True
-
-    def _log_packet(self, content: Logged) -> None:
-        if missed_count := self._logs.missed():
-            self._log(logging.WARNING, f"{missed_count} more lines were logged")
-        if self._logs.allows():
-            self._log(_LEVELS[content.level & 3], content.text)
-
-    def _log_line(self, line: str, is_error: bool) -> None:  # noqa: FBT001
-        self._log(logging.WARNING if is_error else logging.INFO, line)
-
-    def _log(self, level: int, text: str) -> None:
-        log.log(level, "model '%s': %s", self.plan.model, text, extra=_KEEPS_LINES)
 
 
 def _delay_s(count: int, most_s: float) -> float:

@@ -11,6 +11,15 @@ from inferd.errors import InferdError
 if TYPE_CHECKING:
     import asyncio
 
+AHEAD_NS = 1_000_000
+"""How much work a worker is sent ahead, if its plan allows several executions at once."""
+
+AHEAD_BYTES = 4 << 20
+"""No execution is sent behind this many bytes: a worker's pending inputs should fit in caches."""
+
+MAX_AHEAD = 64
+"""A worker that keeps to the window never has more answers of one stream in flight."""
+
 Deliver = Callable[[InferResponse | InferdError | None, int], None]
 """Takes an answer and its share of the stream's window; at the end, None."""
 
@@ -40,6 +49,47 @@ class RunningStream:
         self.deliver = deliver
         self.ahead = 0  # answers delivered but not taken yet
         self.taken = 0
+
+    def take(self, answer: DescribedAnswer, response: InferResponse | InferdError) -> None:
+        """Deliver an answer, of which `response` is made. Raises ValueError for one too many."""
+        is_final = answer.ends_stream
+        if isinstance(response, InferdError):
+            if not is_final:
+                response = InferResponse("", "", final=False, error=response)
+        elif is_final and answer.outputs == [] and not answer.parameters:
+            return
+        self.ahead += 1
+        if self.ahead > MAX_AHEAD:
+            msg = f"{self.ahead} answers that nobody has taken"
+            raise ValueError(msg)
+        self.deliver(response, answer.share)
+
+
+class Ahead:
+    """How many executions a worker may have at once: at `most`, and `room` as long as these take.
+
+    Those behind the first are sent ahead, so that the process need not wait for the next.
+    """
+
+    def __init__(self) -> None:
+        self.most = 1
+        self.room = 1
+        self._ended_ns = 0  # when the previous execution ended
+
+    def has_room(self, running_count: int, running_bytes: int) -> bool:
+        """Tell whether one more may be sent behind so many, with so many bytes of tensors."""
+        return running_count < self.room and running_bytes < AHEAD_BYTES
+
+    def note(self, batch: RunningBatch, began_ns: int, ended_ns: int) -> None:
+        """Note that an execution has ended; it began when the one before it had ended."""
+        if batch.requests and batch.requests[0].started_ns < self._ended_ns:
+            batch.requests[0].started_ns = self._ended_ns
+        self._ended_ns = ended_ns
+        self.note_time(ended_ns - began_ns)
+
+    def note_time(self, took_ns: int) -> None:
+        """Choose how many executions may be sent ahead, after one that took `took_ns`."""
+        self.room = min(self.most, AHEAD_NS // (took_ns + 1)) or 1
 
 
 def joined(

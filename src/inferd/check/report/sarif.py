@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 from urllib.parse import quote
 
 import msgspec
@@ -23,8 +23,8 @@ def write_sarif(findings: Sequence[Finding], _model_count: int, out: TextIO) -> 
     out.write(msgspec.json.format(msgspec.json.encode(log), indent=2).decode() + "\n")
 
 
-def _result(finding: Finding) -> dict[str, Any]:
-    place: dict[str, Any] = {"artifactLocation": {"uri": _uri(finding.file)}}
+def _result(finding: Finding) -> dict[str, object]:
+    place: dict[str, object] = {"artifactLocation": {"uri": _uri(finding.file)}}
     if finding.line:
         place["region"] = {"startLine": finding.line, "startColumn": max(1, finding.column)}
     fix = f"\n{finding.fix}" if finding.fix else ""

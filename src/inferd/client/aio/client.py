@@ -129,7 +129,7 @@ class AsyncClient:
         )
 
     async def _request(
-        self, model: str, inputs: Mapping[str, Any], options: InferOptions
+        self, model: str, inputs: Mapping[str, object], options: InferOptions
     ) -> InferRequest:
         known = None
         # A classification is asked for by output, so all outputs must be known by name.
@@ -216,12 +216,12 @@ class AsyncClient:
         return AsyncSharedMemory(size_bytes, self._regions, self._protocol, self._run)
 
     async def trace_settings(
-        self, model: str = "", changes: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
+        self, model: str = "", changes: Mapping[str, object] | None = None
+    ) -> dict[str, object]:
         """Return the trace settings, of all models or of one, after making `changes`."""
         return await self._run(self._protocol.trace_settings(model, changes))
 
-    async def log_settings(self, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    async def log_settings(self, changes: Mapping[str, object] | None = None) -> dict[str, object]:
         """Return the log settings after making `changes`."""
         return await self._run(self._protocol.log_settings(changes))
 

@@ -128,7 +128,7 @@ class Client:
         return RequestStream(self._pool, self._protocol, self._request, self._read, fields, seconds)
 
     def _request(
-        self, model: str, inputs: Mapping[str, Any], options: InferOptions
+        self, model: str, inputs: Mapping[str, object], options: InferOptions
     ) -> InferRequest:
         known = None
         # A classification is asked for by output, so all outputs must be known by name.
@@ -215,12 +215,12 @@ class Client:
         return SharedMemory(size_bytes, self._regions, self._protocol, self._run)
 
     def trace_settings(
-        self, model: str = "", changes: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
+        self, model: str = "", changes: Mapping[str, object] | None = None
+    ) -> dict[str, object]:
         """Return the trace settings, of all models or of one, after making `changes`."""
         return self._run(self._protocol.trace_settings(model, changes))
 
-    def log_settings(self, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def log_settings(self, changes: Mapping[str, object] | None = None) -> dict[str, object]:
         """Return the log settings after making `changes`."""
         return self._run(self._protocol.log_settings(changes))
 

@@ -94,7 +94,7 @@ _TEXTS = ("service", "namespace", "source", "ca-file", "cert-file", "key-file")
 _OF_WHOLE = ("buffer-bytes", "file-bytes", "file-count", *_TEXTS)
 
 
-def _value(text: str, name: str, value: str) -> Any:
+def _value(text: str, name: str, value: str) -> object:
     if name == "sample":
         number = finite_number(value)
         if number is None or not 0 <= number <= 1:

@@ -142,17 +142,17 @@ class RepositoryControl:
         job = self._unload(request.model, dependents=request.unload_dependents)
         await asyncio.shield(self._queue.spawn(job))
 
-    async def index(self) -> list[IndexEntry]:
-        """Return a row per known version and, in explicit mode, one per model never loaded.
+    async def index(self, *, ready: bool = False) -> list[IndexEntry]:
+        """Return a row per known version, or `ready` one; in explicit mode per model never loaded.
 
         Raises NotLoadable when a repository cannot be read.
         """
-        if self._mode != "explicit":
-            return list(self._catalog.rows())
+        if ready or self._mode != "explicit":
+            return self._catalog.index(ready=ready)
         names = await self._queue.read(self._sources.names)
         # In explicit mode a client looks here for what it may load.
         never = [IndexEntry(name) for name in names if name not in self._catalog.models]
-        return sorted([*self._catalog.rows(), *never], key=lambda row: row.name)
+        return sorted([*self._catalog.index(), *never], key=lambda row: row.name)
 
     async def _load(self, request: LoadRequest, agreement: Agreement) -> None:
         name, sources = request.model, self._sources

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from inferd.config.model import ModelConfig
 from inferd.config.parameter_names import VERSION_NAME
-from inferd.core.metadata import IndexEntry, ModelState
+from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState
 from inferd.core.rows import AS_CONFIGURED
 from inferd.engine.serving.served import Served
 from inferd.errors import ModelNotFound, Unavailable
@@ -150,7 +150,27 @@ class Catalog:
         """Return the names of the models that have a ready version."""
         return sorted(name for name, model in self.models.items() if model.default)
 
-    def rows(self) -> Iterator[IndexEntry]:
+    def index(self, *, ready: bool = False) -> list[IndexEntry]:
+        """Return one row per known model version, or `ready` one, by name and number."""
+        return [row for row in self._rows() if row.state is ModelState.READY or not ready]
+
+    def metadata(self, name: str, version: str) -> ModelMetadata:
+        """Return the metadata of a ready model (V2, Model Metadata). Raises as `find` does.
+
+        Its `versions` are all ready ones, or only the one asked for.
+        """
+        served = self.find(name, version)
+        # Triton lists what is ready; the one asked for, alone.
+        versions = [served.version] if version else list(self.models[name].ready)
+        return ModelMetadata(
+            served.name, versions, served.platform, served.inputs(), served.outputs()
+        )
+
+    async def says_ready(self, name: str, version: str) -> bool:
+        """Tell whether a model is ready, and says so if it can be asked. Raises ModelNotFound."""
+        return self.is_ready(name, version) and await self.find(name, version).says_ready()
+
+    def _rows(self) -> Iterator[IndexEntry]:
         """Yield one row per known model version, by name and number."""
         for name, model in sorted(self.models.items()):
             for number, version in sorted(model.versions.items()):

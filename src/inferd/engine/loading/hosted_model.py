@@ -25,7 +25,7 @@ from inferd.engine.loading.scheduling import as_joined
 _CONVERSION = "inferd.backends.estimator.conversion.conversion:converted_for"
 
 
-def complete_hosted(load: dict[str, Any]) -> str:
+def complete_hosted(load: dict[str, object]) -> str:
     """Return the configuration completed from the model's file, and its marks, as JSON.
 
     Raises InferdError.

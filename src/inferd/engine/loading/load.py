@@ -143,13 +143,12 @@ class Loader:
     Where this is one of several `processes` of a server, they pass requests on by `exchange`.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         options: LoadOptions,
         models: Models | None = None,
         find: Callable[[str, str], Served] | None = None,
         store: Store | None = None,
-        control: ModelControl | None = None,
         metrics: CustomMetrics | None = None,
         processes: Processes = ALONE,
     ) -> None:
@@ -161,7 +160,7 @@ class Loader:
         self._directory = directory = Path(given) if given else None
         self._keeper = Keeper(store, find, directory) if store is not None else None
         self._models = models
-        self._model_control = control
+        self.control: ModelControl | None = None
         self._metrics = metrics
         self._find = find
         # Counted once: drivers show all GPUs from the start.
@@ -445,7 +444,7 @@ class Loader:
                 if isinstance(backend, ConnectedBackend):
                     context = BackendContext(
                         self._models,
-                        self._model_control,
+                        self.control,
                         self._metrics,
                         self._loop,
                         self._options.model_load_timeout_secs,

@@ -15,7 +15,7 @@ _NUMBERS = {
 _CONSTANTS = {"Z": None, "T": True, "F": False}
 
 
-def decode_ubjson(data: bytes) -> Any:
+def decode_ubjson(data: bytes) -> object:
     """Return the value in `data`; arrays of one number type are numpy arrays.
 
     Raises InvalidConfig. Nothing larger than `data` can fill is allocated.
@@ -71,9 +71,9 @@ class _Reader(BinaryReader):
             found.append(self.value(each, depth + 1))
         return found
 
-    def _object(self, depth: int) -> dict[str, Any]:
+    def _object(self, depth: int) -> dict[str, object]:
         kind, count = self._container()
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         read = 0
         while count is None or read < count:
             if count is None and chr(self.content[self.at]) == "}":

@@ -108,7 +108,7 @@ class Carrier:
             self._take_turn_soon()
 
 
-def _peer(name: Any) -> str:
+def _peer(name: object) -> str:
     """Return a peer's address in gRPC's notation."""
     # A Unix socket's name is a path, or nothing.
     if not isinstance(name, tuple):

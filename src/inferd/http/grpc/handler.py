@@ -116,7 +116,7 @@ def refusal_of(method: Method, error: Exception) -> list[Any] | None:
 
 
 async def send_all(
-    answers: AsyncIterator[list[Any]], send: Callable[[list[Any]], Awaitable[None]]
+    answers: AsyncIterator[list[object]], send: Callable[[list[object]], Awaitable[None]]
 ) -> None:
     """Send all `answers` with `send`; at the end close them if they are a generator."""
     try:

@@ -86,13 +86,13 @@ class StreamCall(GrpcCall):
             self._task = self._carrier.loop.create_task(self._run())
             self.watch_deadline()
 
-    def on_data(self, data: Any, start: int, stop: int, *, ends: bool) -> None:
+    def on_data(self, data: object, start: int, stop: int, *, ends: bool) -> None:
         """See StreamHandler."""
         self.on_data_run(data, (start,), stop - start)
         if ends and not self.stream.is_local_done:
             self.on_end()
 
-    def on_data_run(self, data: Any, starts: Sequence[int], length: int) -> None:
+    def on_data_run(self, data: object, starts: Sequence[int], length: int) -> None:
         """See StreamHandler."""
         if self._reader is None:
             if not self.stream.is_answered:

@@ -63,7 +63,7 @@ class LoggedRoutes(Routes):
 
     async def _later(
         self,
-        answering: Coroutine[Any, Any, HttpAnswer],
+        answering: Coroutine[object, None, HttpAnswer],
         request: HttpRequest,
         notes: Notes,
         taken: int,

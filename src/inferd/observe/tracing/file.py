@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import orjson
@@ -180,7 +179,7 @@ def encode_trace(trace: Trace) -> bytes:
     return b",".join(json.dumps(one, separators=(",", ":")).encode() for one in _objects(trace))
 
 
-def _objects(trace: Trace, parent: Trace | None = None) -> Iterator[dict[str, Any]]:
+def _objects(trace: Trace, parent: Trace | None = None) -> Iterator[dict[str, object]]:
     head = {
         "id": trace.id,
         "model_name": trace.model,

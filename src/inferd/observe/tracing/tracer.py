@@ -204,7 +204,7 @@ class Tracer:
                 return settings.file
         return self._folder.place("trace_file", name, must_be_new=must_be_new)
 
-    def _apply(self, given: dict[str, dict[str, Any]], model: str, changed: Set[str]) -> None:
+    def _apply(self, given: dict[str, dict[str, object]], model: str, changed: Set[str]) -> None:
         """Apply the settings `given`; of `model`, the fields in `changed` are new."""
         self._samplings = self._after(given, model, changed)
         self._given = {name: own for name, own in given.items() if own}

@@ -5,7 +5,6 @@ import json
 import tomllib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 from inferd.config.model_name import is_model_name
 from inferd.errors import InvalidConfig
@@ -64,7 +63,7 @@ def read_places(path: Path) -> tuple[Place, ...]:
         raise InvalidConfig(msg)
     try:
         text = data.decode()
-        document: Any = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        document: object = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except ValueError as error:  # those of both readers, and of UTF-8
         kind = "JSON" if path.suffix == ".json" else "TOML"
         msg = f"{path} is not valid {kind}: {error}"

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
 
 from inferd.schedulers.ensemble_parts.plan import Step, StepOrder
 
@@ -13,7 +12,7 @@ BREATH_NS = 1_000_000
 
 async def run_side_by_side(
     steps: Sequence[Step],
-    run_step: Callable[[Step], Coroutine[Any, Any, None]],
+    run_step: Callable[[Step], Coroutine[object, None, None]],
     clock: Callable[[], int],
 ) -> None:
     """Run `steps`, each as soon as it can; the first failure ends all of them."""

@@ -26,6 +26,12 @@ class SequenceInstance:
         self.sequences: dict[int, LiveSequence] = {}
         self.ready: OrderedDict[int, SequenceStep] = OrderedDict()
 
+    def rows(self, steps: list[SequenceStep]) -> list[SequenceStep | None]:
+        """Return `steps` as rows of a batch, None for a row without a request."""
+        by_row = {step.sequence.row: step for step in steps}
+        # Up to the last row that a sequence holds: the model's state lies by row.
+        return [by_row.get(row) for row in range(max(self.sequences) + 1)]
+
 
 class SequenceInstances:
     """The instances, by number; each has slots for `per_instance` sequences.

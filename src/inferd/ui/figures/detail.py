@@ -38,7 +38,7 @@ def _newest(notable: Sequence[NotableRequest], status: str) -> list[NotableReque
     return newest((one for one in notable if one.status == status), MOST_NOTABLE)
 
 
-def _error(one: NotableRequest) -> dict[str, Any]:
+def _error(one: NotableRequest) -> dict[str, object]:
     return {
         "time": one.time,
         "id": one.id,
@@ -66,7 +66,7 @@ def _bound(bits: int) -> int:
     return 1 << (min(bits, BUCKETS) - 1) if bits else 0
 
 
-def _steps(several: Sequence[Sequence[StepPart]]) -> list[dict[str, Any]]:
+def _steps(several: Sequence[Sequence[StepPart]]) -> list[dict[str, object]]:
     """Return the steps of an ensemble, which are the same in all processes."""
     sums: dict[tuple[str, str], list[int]] = {}
     for steps in several:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from inferd.aio.inline import groups
+from inferd.core.interfaces import ProcessInstance, SequenceCounter
 from inferd.core.metadata import ModelState
 from inferd.engine.loading.catalog import NO_VERSION, UNLOADED, Catalog, Version
 from inferd.engine.serving.served import Served
@@ -272,8 +273,7 @@ class ModelFigures:
             {at: count for at, count in enumerate(counts.queue_histogram) if count},
             dict(counts.fail_counts),
             [],
-            # Schedulers without sequences have no such count.
-            getattr(served.scheduler, "sequence_count", None) if served.has_sequences else None,
+            _sequence_count(served),
             served.scheduler.pending_count,
             list(map(self._step, served.steps)),
             sorted(served.config.written),
@@ -311,7 +311,15 @@ class ModelFigures:
 
 def pids_of(served: Served) -> list[int]:
     """Return the numbers of the worker processes of a version."""
-    return [pid for one in served.remote() if (pid := getattr(one, "pid", 0))]
+    return [one.pid for one in served.remote() if isinstance(one, ProcessInstance) and one.pid]
+
+
+def _sequence_count(served: Served) -> int | None:
+    """Return how many sequences live in a version, None if that is not known or it has none."""
+    scheduler = served.scheduler
+    if served.has_sequences and isinstance(scheduler, SequenceCounter):
+        return scheduler.sequence_count
+    return None
 
 
 def _state_of(version: Version) -> str:

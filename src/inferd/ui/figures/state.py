@@ -15,7 +15,7 @@ def state_of(engine: Engine, failed: list[tuple[str, str, str]], refused: int) -
     `failed` are the name, version and reason of versions that are not ready, `refused` is how many
     requests were turned away in the last OVERLOADED_S.
     """
-    state = engine.state()
+    state = engine.readiness.state()
     if state is ServerState.EXITING:
         count = engine.capacity.request_count
         return "draining", f"it shuts down; {count} inferences are under way"
@@ -23,8 +23,8 @@ def state_of(engine: Engine, failed: list[tuple[str, str, str]], refused: int) -
         return "not ready", "a model repository could not be opened; the log says why"
     if state is ServerState.INITIALIZING:
         return "starting", "models are loading"
-    if not engine.is_ready():
-        if engine.lacks_models():
+    if not engine.readiness.is_ready():
+        if engine.readiness.lacks_models():
             return "not ready", "there is no model"
         return "not ready", _why(failed)
     if refused:

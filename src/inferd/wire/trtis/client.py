@@ -99,7 +99,7 @@ def encode_infer_request(model: str, version: int, request: ClientRequest) -> by
     )
 
 
-def encode_call(rpc: str, **fields: Any) -> bytes:
+def encode_call(rpc: str, **fields: object) -> bytes:
     """Return the request message of a small call over gRPC."""
     return encode(f"{PACKAGE}.{rpc}Request", **fields)
 
@@ -121,7 +121,7 @@ def read_call(rpc: str, data: bytes) -> Any:
     return answer
 
 
-def status_fields(status: bytes) -> dict[str, Any]:
+def status_fields(status: bytes) -> dict[str, object]:
     """Return a ServerStatus as dicts and lists, with protobuf's names; 64-bit numbers are text."""
     message = parse_answer(f"{PACKAGE}.ServerStatus", status)
     return json_format.MessageToDict(message, preserving_proto_field_name=True)

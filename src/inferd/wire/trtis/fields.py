@@ -27,9 +27,9 @@ def decode_fields(view: memoryview, what: str) -> dict[int, list[Any]]:
     return fields
 
 
-def each_field(view: memoryview, what: str) -> Iterator[tuple[int, Any, slice]]:
+def each_field(view: memoryview, what: str) -> Iterator[tuple[int, object, slice]]:
     """Yield each field's tag, its number or view, and its position. Raises as `decode_fields`."""
-    value: Any
+    value: object
     at, end, count = 0, len(view), 0
     try:
         while at < end:

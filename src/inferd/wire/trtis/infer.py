@@ -67,7 +67,7 @@ class InputSource(Protocol):
         Raises InvalidRequest, naming the input and `model`, for another size.
         """
 
-    def take_all(self, sizes_bytes: tuple[int, ...]) -> list[Any] | None:
+    def take_all(self, sizes_bytes: tuple[int, ...]) -> list[object] | None:
         """Return the bytes of all inputs, None unless they have exactly these sizes."""
 
     def check_used_up(self, model: str) -> None:
@@ -267,7 +267,7 @@ class Form:
 
     def _strings(
         self, tensor: Tensor, source: InputSource, size_bytes: int, *, on_loop: bool
-    ) -> Any:
+    ) -> object:
         """Return the data of an input of BYTES, which is `size_bytes` long. Raises as `take`."""
         count = prod(tensor.shape)
         # Each element has 4 bytes or more: with fewer bytes the check fails at once, and needs no
@@ -407,7 +407,7 @@ class Form:
             plan.answered = answered
         return Answer(plan.said, header.id, buffers)
 
-    def _said(self, answered: list[Any], response: InferResponse, batch_size: int) -> Piece:
+    def _said(self, answered: list[object], response: InferResponse, batch_size: int) -> Piece:
         pieces = [head_piece(response.model, response.version, batch_size)]
         for tensor in response.outputs:
             self._check_datatype(tensor)

@@ -144,7 +144,7 @@ class _Reader:
             self._next()
         return is_one
 
-    def _repeated(self, values: list[Any], name: str, content: Any) -> None:
+    def _repeated(self, values: list[object], name: str, content: object) -> None:
         if not self._took("["):
             values.append(self._value(name, content))
             return

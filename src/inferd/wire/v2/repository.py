@@ -246,7 +246,7 @@ def _unpacked(key: str, value: msgspec.Raw) -> bytes:
         raise InvalidRequest(msg) from error
 
 
-def _small_object(body: memoryview) -> dict[str, Any]:
+def _small_object(body: memoryview) -> dict[str, object]:
     if len(body) > MAX_SMALL_BYTES:
         msg = f"the body has {len(body)} bytes, the limit is {MAX_SMALL_BYTES}"
         raise InvalidRequest(msg)
@@ -286,7 +286,7 @@ def decode_load_message(data: Any) -> LoadRequest:
 
 def encode_load_message(load: LoadRequest) -> bytes:
     """Return a RepositoryModelLoadRequest."""
-    parameters: dict[str, dict[str, Any]] = {
+    parameters: dict[str, dict[str, object]] = {
         _FILE + path: {"bytes_param": bytes(content)} for path, content in load.files.items()
     }
     if load.config is not None:

@@ -1,7 +1,5 @@
 """The JSON objects in which V2's logging and trace extensions carry settings."""
 
-from typing import Any
-
 import orjson
 
 from inferd.errors import InvalidRequest
@@ -13,7 +11,7 @@ MAX_SHOWN = 100
 """Wrong values in error texts are cut to this length."""
 
 
-def read_object(body: memoryview) -> dict[str, Any]:
+def read_object(body: memoryview) -> dict[str, object]:
     """Return the JSON object in `body`. Raises InvalidRequest."""
     if len(body) > MAX_BYTES:
         msg = f"the settings have {len(body)} bytes, the limit is {MAX_BYTES}"

@@ -54,7 +54,7 @@ def decode_trace_request(body: memoryview) -> TraceChange:
 
 def encode_trace_settings(settings: TraceSettings) -> bytes:
     """Return the settings as .../trace/setting answers; of the file only its name."""
-    members: dict[str, Any] = {
+    members: dict[str, object] = {
         name: values if _SETTINGS[name].read is _all else values[0]
         for name, values in _as_json(settings).items()
     }

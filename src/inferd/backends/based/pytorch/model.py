@@ -98,7 +98,7 @@ def _given(name: str, value: Any) -> Any:
     return pb_utils.Tensor(name, tensor.numpy())
 
 
-def _device(args: dict[str, str]) -> Any:
+def _device(args: dict[str, str]) -> object:
     if args["model_instance_kind"] == "GPU":
         return torch.device(f"cuda:{args['model_instance_device_id']}")
     return torch.device("cpu")

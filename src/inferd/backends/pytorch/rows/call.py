@@ -49,7 +49,7 @@ class Handle:
         self.is_integer = is_integer
 
 
-def handles_in(value: Any) -> Iterator[Handle]:
+def handles_in(value: object) -> Iterator[Handle]:
     """Yield the handles in `value`, also those in lists, tuples and dicts."""
     if isinstance(value, Handle):
         yield value
@@ -61,7 +61,7 @@ def handles_in(value: Any) -> Iterator[Handle]:
             yield from handles_in(one)
 
 
-def as_rows(value: Any) -> RowTensor:
+def as_rows(value: object) -> RowTensor:
     """Return a handle's value, or a number as one. Raises Unclear for what is neither."""
     if isinstance(value, Handle):
         if isinstance(value.value, LostTensor):
@@ -98,7 +98,7 @@ class AtenCall:
                 msg = f"{self.name}: it is not known what its {name} does"
                 raise Unclear(msg)
 
-    def apply(self, op: str, *values: RowTensor | None, **attributes: Any) -> list[RowTensor]:
+    def apply(self, op: str, *values: RowTensor | None, **attributes: object) -> list[RowTensor]:
         """Return what an operator of ONNX makes of `values`. Raises Mixed, Unclear."""
         outputs = [f"{self.name}_{number}" for number in range(2 if op == "TopK" else 1)]
         # An empty name is ONNX's way to leave out an optional input (onnx.proto, NodeProto.input).

@@ -324,7 +324,7 @@ def _size(call: AtenCall) -> Any:
     return _length(value, at(call.integer("dim"), value.rank))
 
 
-def _length(value: RowTensor, dim: int) -> Any:
+def _length(value: RowTensor, dim: int) -> object:
     size = value.dims[dim]
     if not size.letters:
         return size.number

@@ -135,7 +135,7 @@ def requested_model(data: Any) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def encode_late_error(request: InferRequest, message: str, *, is_final: bool) -> list[Any]:
+def encode_late_error(request: InferRequest, message: str, *, is_final: bool) -> list[object]:
     """Return the ModelStreamInferResponse for an error of a model that ran, as buffers.
 
     It names the model and the version that the request asked for, and says whether more answers
@@ -147,7 +147,7 @@ def encode_late_error(request: InferRequest, message: str, *, is_final: bool) ->
     return encode_stream_error(message, request.id, model)
 
 
-def encode_stream_error(message: str, request_id: str, model: bytes = b"") -> list[Any]:
+def encode_stream_error(message: str, request_id: str, model: bytes = b"") -> list[object]:
     """Return the ModelStreamInferResponse that reports a request's failure, as buffers.
 
     `model` holds the encoded fields that name the model, empty if it has not run.
@@ -183,7 +183,7 @@ class V2Grpc(InferCodec):
         """See InferCodec."""
         return message
 
-    def model_of(self, message: Any, call: Any) -> tuple[str, str]:
+    def model_of(self, message: object, call: object) -> tuple[str, str]:
         """See InferCodec."""
         return requested_model(message)
 
@@ -258,7 +258,7 @@ def encode_infer_request(request: InferRequest) -> list[Any]:
 
 
 def decode_infer_response(
-    data: Any, places: Mapping[str, memoryview] | None = None
+    data: object, places: Mapping[str, memoryview] | None = None
 ) -> InferResponse:
     """Return the answer in a ModelInferResponse; raw outputs are views into `data`.
 

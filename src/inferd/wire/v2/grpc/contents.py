@@ -74,7 +74,7 @@ def decode_contents(contents: Any, tensor: Tensor, count: int, model: str) -> An
     return elements if wide is None else _narrowed(elements, name, datatype)
 
 
-def encode_contents(contents: Any, tensor: Tensor) -> None:
+def encode_contents(contents: object, tensor: Tensor) -> None:
     """Copy the elements of `tensor` into the empty InferTensorContents `contents`.
 
     The datatype must have a field: see `have_contents_fields`.

@@ -61,8 +61,8 @@ def encode_infer_request(request: InferRequest, *, binary: bool) -> tuple[list[A
     return [head, *blobs], len(head) if binary else None
 
 
-def _output_entry(wanted: WantedOutput, *, binary: bool) -> dict[str, Any]:
-    parameters: dict[str, Any]
+def _output_entry(wanted: WantedOutput, *, binary: bool) -> dict[str, object]:
+    parameters: dict[str, object]
     if wanted.place is not None:
         parameters = dict(span_parameters(wanted.place))
     else:

@@ -1,7 +1,6 @@
 """V2 over JSON: the small calls for health and metadata."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import orjson
@@ -22,7 +21,7 @@ def encode_ready(found: ReadyReport) -> bytes:
     Each has an error text when not ready.
     """
     # The specifications name different keys for the same, so both are there.
-    body: dict[str, Any] = {"name": found.model} if found.model else {"live": found.is_ready}
+    body: dict[str, object] = {"name": found.model} if found.model else {"live": found.is_ready}
     body["ready"] = found.is_ready
     if found.reason:
         body["error"] = found.reason

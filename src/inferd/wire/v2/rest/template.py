@@ -143,7 +143,7 @@ class _TextTemplate:
         at += len(before)
         inputs = []
         for part in self._parts:
-            elements: Any
+            elements: object
             if part.shared is not None:
                 elements = b""
             elif part.read is None:

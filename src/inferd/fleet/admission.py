@@ -1,0 +1,77 @@
+"""Admission: processes that have loaded make the changes that the others made, and then serve."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from inferd.core.processes import unlike
+from inferd.fleet.changes import Changes
+from inferd.fleet.members import Member, Members, State
+from inferd.fleet.messages import Change, ToProcess
+
+log = logging.getLogger("inferd")
+
+_MOST_SHOWN = 5
+
+
+class Admission:
+    """Which of `members` may begin to serve, as far as `changes` are concerned.
+
+    At the start they all begin at the same moment, `process_count` of them. `tell` sends a process
+    something, `kill` ends one.
+    """
+
+    def __init__(
+        self,
+        members: Members,
+        changes: Changes,
+        process_count: int,
+        *,
+        tell: Callable[[int, ToProcess], None],
+        kill: Callable[[int], None],
+    ) -> None:
+        self._members = members
+        self._changes = changes
+        self._process_count = process_count
+        self._tell = tell
+        self._kill = kill
+
+    def advance(self, answering: Sequence[Member], *, is_start: bool) -> list[Member]:
+        """Have those that join go on; return those that may serve, while no change is under way.
+
+        They serve what those that are `answering` do, or else the first of them.
+        """
+        joining = [one for one in self._members if one.state is State.JOINING]
+        for member in joining:
+            self._catch_up(member)
+        up_to_date = [one for one in joining if not one.replaying]
+        if not up_to_date or not self._changes.is_idle:
+            return []
+        if is_start and len(up_to_date) < self._process_count:
+            return []
+        like = (answering or up_to_date)[0]
+        return [one for one in up_to_date if self._is_like(like, one, is_start=is_start)]
+
+    def _catch_up(self, member: Member) -> None:
+        """Have a process make the next change of those that it has missed."""
+        if member.replaying:
+            return
+        entry = self._changes.journal.after(member.reached)
+        if entry is not None:
+            member.replaying = entry.change
+            member.reached = entry.place
+            is_last = self._changes.journal.after(entry.place) is None
+            change = Change(entry.change, entry.body, is_replay=True, is_last=is_last)
+            self._tell(member.number, change)
+
+    def _is_like(self, like: Member, member: Member, *, is_start: bool) -> bool:
+        """Tell whether a process serves what `like` does; end it if it does not."""
+        others = unlike(like.serves, member.serves, is_start=is_start)
+        if not is_start:
+            others += sorted(like.serves.keys() - member.serves.keys())
+        if others:
+            text = "process %d would not serve %s as the others do, %s: ending it"
+            why = "for the files have changed, or do not load any more"
+            log.error(text, member.slot, ", ".join(others[:_MOST_SHOWN]), why)
+            member.state = State.LOADING  # it is looked at no more
+            self._kill(member.number)
+        return not others

@@ -1,0 +1,1 @@
+"""Ports: those that processes share, and those of cloud platforms."""
