@@ -36,7 +36,8 @@ sys.path.insert(0, sys.argv[1])
 from inferd.observe import stats
 from inferd.core.request import InferRequest
 assert stats.__file__.endswith(".so"), stats.__file__
-request = InferRequest("m", queued_ns=10**9, started_ns=10**9 + 9000, ended_ns=10**9 + 310000)
+request = InferRequest("m")
+request.queued_ns, request.started_ns, request.ended_ns = 10**9, 10**9 + 9000, 10**9 + 310000
 counts = stats.Counts()
 if sys.argv[2] == "slow":
     counts.on_slow = lambda request, took_ns: None

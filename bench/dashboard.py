@@ -60,7 +60,8 @@ def sampling() -> dict[str, float]:
         for _ in range(10):
             for served in several[:asked]:
                 for took_us in (40, 50, 70, 500):
-                    request = InferRequest("m", queued_ns=10**9, started_ns=10**9 + 5000)
+                    request = InferRequest("m")
+                    request.queued_ns, request.started_ns = 10**9, 10**9 + 5000
                     request.ended_ns = 10**9 + 1000 * took_us
                     served.counts.add_success(request)
             second += 1

@@ -4,6 +4,7 @@ import copy
 import pickle
 
 import pytest
+from fields import with_fields
 
 from inferd.core.request import InferRequest, InferResponse, Round, Sequence, WantedOutput
 from inferd.errors import BackendFailed
@@ -18,8 +19,10 @@ RECORDS = [
     TENSOR,
     WantedOutput("x", True, 3),
     Sequence("s", start=True),
-    InferRequest(
-        "m", "1", "i", [TENSOR], [WantedOutput("x")], {"p": 0.5}, timeout_us=7, shared=True
+    with_fields(
+        InferRequest("m", "1", "i", [TENSOR], [WantedOutput("x")], {"p": 0.5}),
+        timeout_us=7,
+        shared=True,
     ),
     InferResponse("m", "1", "i", [TENSOR], {"p": "text"}, final=False),
     Round("m", "1", outputs=[TENSOR], answers=[InferResponse("m", "1")], again=True),

@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import pytest
+from fields import with_fields
 
 from inferd.aio.inline import NotFast
 from inferd.api.inference import GrpcInference, HttpInference, copied_bytes
@@ -169,15 +170,17 @@ async def test_chosen_headers_become_parameters(engine, refused):
 def test_views_of_the_body_and_of_shared_memory_take_nothing_and_copies_do():
     body = bytes(100)
     shared, fetched = memoryview(bytearray(7)), memoryview(bytearray(11))
-    request = InferRequest(
-        "m",
-        inputs=[
-            Tensor("A", DataType.UINT8, (10,), memoryview(body)[:10]),
-            Tensor("B", DataType.UINT8, (7,), shared),
-            Tensor("C", DataType.UINT8, (11,), fetched),
-            Tensor("D", DataType.UINT8, (13,), b"x" * 13),
-            Tensor("E", DataType.FP32, (5,), np.zeros(5, "f4")),
-        ],
+    request = with_fields(
+        InferRequest(
+            "m",
+            inputs=[
+                Tensor("A", DataType.UINT8, (10,), memoryview(body)[:10]),
+                Tensor("B", DataType.UINT8, (7,), shared),
+                Tensor("C", DataType.UINT8, (11,), fetched),
+                Tensor("D", DataType.UINT8, (13,), b"x" * 13),
+                Tensor("E", DataType.FP32, (5,), np.zeros(5, "f4")),
+            ],
+        ),
         spans=[
             Span(shared, ((1,), 0, 7), None),
             Span(fetched, ((2,), 0, 11), None, is_copy=True),

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fields import with_fields
 
 from inferd.core.request import InferRequest, InferResponse
 from inferd.tensor.dtype import DataType
@@ -19,7 +20,9 @@ def tensor():
 @pytest.fixture
 def ask(tensor):
     """ask(values, **fields) is a request with one input."""
-    return lambda values=(1, 2), **fields: InferRequest("m", inputs=[tensor(values)], **fields)
+    return lambda values=(1, 2), **fields: with_fields(
+        InferRequest("m", inputs=[tensor(values)]), **fields
+    )
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from contextlib import aclosing
 
 import numpy as np
 import pytest
+from fields import with_fields
 
 import inferd
 from inferd.backends.square import SquareBackend, SquareInstance
@@ -330,7 +331,7 @@ def test_any_answer_of_a_stream_may_be_without_outputs():
     engine = Engine()
     engine.catalog.add(square)
     given = Tensor.from_numpy("IN", np.array([4], np.int32), INT32)
-    request = InferRequest("m", inputs=[given], takes_errors=True)
+    request = with_fields(InferRequest("m", inputs=[given]), takes_errors=True)
     answers = collect(engine, request)
     assert [len(a.outputs) for a in answers] == [1, 0, 0, 0]
     assert [a.error is None for a in answers] == [True, False, True, True]
@@ -486,7 +487,7 @@ def test_a_row_of_statistics_is_made_when_it_is_taken():
     engine, square = Engine(), served()
     engine.catalog.add(square)
     rows = asyncio.run(engine.whole.all_statistics())
-    square.counts.add_success(InferRequest("m", started_ns=1, ended_ns=2))
+    square.counts.add_success(with_fields(InferRequest("m"), started_ns=1, ended_ns=2))
     assert [row.inference_count for row in rows] == [1]
 
 

@@ -4,6 +4,7 @@ import asyncio
 from contextlib import aclosing
 
 import pytest
+from fields import with_fields
 
 from inferd.config.model import ModelConfig
 from inferd.config.options.trace import TraceSettings
@@ -114,11 +115,11 @@ class Chaining:
         self.models = models
 
     async def run(self, request):
-        await self.models.infer(InferRequest("inner", id="step", trace=request.trace))
+        await self.models.infer(with_fields(InferRequest("inner", id="step"), trace=request.trace))
         return InferResponse("", "")
 
     async def stream(self, request):
-        inner = InferRequest("inner", id="step", trace=request.trace)
+        inner = with_fields(InferRequest("inner", id="step"), trace=request.trace)
         async with aclosing(self.models.stream(inner)) as responses:
             async for response in responses:
                 yield response
@@ -173,7 +174,7 @@ def test_of_a_request_with_too_many_steps_the_last_ones_are_not_traced():
 
     async def go():
         for _ in range(MAX_CHILDREN + 1):
-            await models.infer(InferRequest("inner", trace=trace))
+            await models.infer(with_fields(InferRequest("inner"), trace=trace))
 
     asyncio.run(go())
     assert len(trace.children) == MAX_CHILDREN
@@ -234,7 +235,7 @@ def test_a_step_that_waits_for_nothing_has_its_answer_at_once():
 )
 def test_another_step_has_no_answer_at_once_and_is_not_counted(outcome, config, request_has):
     _, steps, served = prompt_site(outcome, **config)
-    assert steps.infer_now(InferRequest("inner", **request_has)) is None
+    assert steps.infer_now(with_fields(InferRequest("inner"), **request_has)) is None
     assert counted(served) == 0
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fields import with_fields
 
 from inferd.core.processes import Processes
 from inferd.core.request import InferRequest, Sequence
@@ -107,7 +108,7 @@ def ask():
             for name, values in inputs.items()
         ]
         made = sequence and Sequence(*sequence)
-        return InferRequest(model, "", "an id", tensors, sequence=made)
+        return with_fields(InferRequest(model, "", "an id", tensors), sequence=made)
 
     return make
 

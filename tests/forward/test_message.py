@@ -1,6 +1,7 @@
 import msgspec
 import numpy as np
 import pytest
+from fields import with_fields
 
 from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
 from inferd.errors import BackendFailed, InvalidRequest, Overloaded
@@ -42,13 +43,16 @@ def received(head, parts):
 
 
 def test_a_request_arrives_with_all_that_its_scheduler_and_model_look_at():
-    request = InferRequest(
-        "m",
-        "",
-        "an id",
-        TENSORS,
-        [WantedOutput("x", True, 3), WantedOutput("y")],
-        {"a": 1, "b": -(2**63), "c": 2**64 - 1, "d": 0.5, "e": False, "f": "ü"},
+    request = with_fields(
+        InferRequest(
+            "m",
+            "",
+            "an id",
+            TENSORS,
+            [WantedOutput("x", True, 3), WantedOutput("y")],
+            {"a": 1, "b": -(2**63), "c": 2**64 - 1, "d": 0.5, "e": False, "f": "ü"},
+            batch_size=2,
+        ),
         priority=2,
         timeout_us=5,
         sequence=Sequence("5", True, False),
@@ -56,7 +60,6 @@ def test_a_request_arrives_with_all_that_its_scheduler_and_model_look_at():
         arrived_ns=12,
         callers=("one", "two"),
         takes_errors=True,
-        batch_size=2,
         batch_key="not passed on",
         has_top_k=True,
         copied_bytes=7,
@@ -77,7 +80,7 @@ def test_a_request_arrives_with_all_that_its_scheduler_and_model_look_at():
 
 @pytest.mark.parametrize("id", [5, "5", 2**64 - 1, "", 0])
 def test_ids_of_sequences_keep_their_type(id):
-    request = InferRequest("m", sequence=Sequence(id, False, True))
+    request = with_fields(InferRequest("m"), sequence=Sequence(id, False, True))
     found, _ = decode_request(*received(*encode_request(request, "1", FORM)))
     assert found.sequence == request.sequence
     assert type(found.sequence.id) is type(id)
@@ -105,9 +108,8 @@ def tensor_of(array):
 
 
 def test_an_answer_brings_the_times_of_its_run():
-    ran = InferRequest(
-        "m",
-        "3",
+    ran = with_fields(
+        InferRequest("m", "3"),
         queued_ns=1,
         started_ns=2,
         computing_ns=3,
@@ -119,7 +121,7 @@ def test_an_answer_brings_the_times_of_its_run():
         ran_again=True,
     )
     response = InferResponse("m", "3", "an id", TENSORS, {"p": 1.5}, final=False)
-    origin = InferRequest("m", "", queued_ns=100)
+    origin = with_fields(InferRequest("m", ""), queued_ns=100)
     found, error = decode_answer(origin, *received(*encode_answer(ran, response)))
     assert error is None
     assert bits(found.outputs) == bits(TENSORS)
@@ -133,14 +135,14 @@ def test_an_answer_brings_the_times_of_its_run():
     [({}, False), ({"queued_ns": 9}, True), ({"started_ns": 9}, True)],
 )
 def test_what_was_refused_was_in_no_queue(times, is_queued):
-    end = encode_end(InferRequest("m", **times), Overloaded("full"))
-    origin = InferRequest("m", queued_ns=5)
+    end = encode_end(with_fields(InferRequest("m"), **times), Overloaded("full"))
+    origin = with_fields(InferRequest("m"), queued_ns=5)
     decode_answer(origin, memoryview(end), memoryview(b""))
     assert origin.queued_ns == (5 if is_queued else 0)
 
 
 def test_an_answer_may_be_an_error_and_so_may_the_end():
-    request = InferRequest("m", started_ns=2)
+    request = with_fields(InferRequest("m"), started_ns=2)
     response = InferResponse("m", "3", error=BackendFailed("one of several"), final=False)
     found, error = decode_answer(request, *received(*encode_answer(request, response)))
     assert (type(found.error), found.error.message) == (BackendFailed, "one of several")
@@ -184,7 +186,7 @@ def test_requests_are_alike_if_their_tensors_version_and_form_are():
 
     def key(version="1", form=FORM, **fields):
         given = {"inputs": TENSORS[:1], "id": "a"} | fields
-        encoded = encode_request(InferRequest("m", **given), version, form)
+        encoded = encode_request(with_fields(InferRequest("m"), **given), version, form)
         return requests.decode(*received(*encoded))[0].batch_key
 
     others = [

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from fields import with_fields
 from peer import joined, run
 
 from inferd.core.request import InferRequest, InferResponse
@@ -26,7 +27,7 @@ class Setting:
 
     def ask(self, id=""):
         """Send a request, and wait for its answer as a scheduler does."""
-        return asyncio.ensure_future(self._ask(InferRequest("m", id=id, queued_ns=1)))
+        return asyncio.ensure_future(self._ask(with_fields(InferRequest("m", id=id), queued_ns=1)))
 
     async def _ask(self, request):
         number, done = self.end.begin(request, "1", FORM)
@@ -61,7 +62,9 @@ class Setting:
 
     def answer(self, number, kind=FrameKind.END, id=""):
         response = InferResponse("m", "1", id, final=kind == FrameKind.END)
-        self.peer.send(kind, number, *encode_answer(InferRequest("m", started_ns=5), response))
+        self.peer.send(
+            kind, number, *encode_answer(with_fields(InferRequest("m"), started_ns=5), response)
+        )
 
     def finish(self, number, error=None):
         self.peer.send(FrameKind.END, number, encode_end(InferRequest("m"), error))

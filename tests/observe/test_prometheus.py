@@ -4,6 +4,7 @@ import gc
 import math
 
 import pytest
+from fields import with_fields
 from prometheus_client.parser import text_string_to_metric_families
 
 from inferd.aio.inline import GROUP
@@ -46,9 +47,8 @@ ALL = MetricsSettings(True, True, True, True, (0.5, 0.9))
 def answered(counts, *, queued=1_000, started=501_000, batch_size=1):
     """Count a request: 10 µs of input, 2 ms of infer and 20 µs of output behind its queue."""
     counts.add_success(
-        InferRequest(
-            "m",
-            batch_size=batch_size,
+        with_fields(
+            InferRequest("m", batch_size=batch_size),
             queued_ns=queued,
             started_ns=started,
             computing_ns=started + 10_000,
@@ -158,7 +158,7 @@ def test_counters_tell_what_was_counted():
 
 def test_failures_are_reported_by_all_four_reasons_from_the_start():
     counts = Counts()
-    counts.add_failure(InferRequest("m", queued_ns=1), Unavailable("too late"))
+    counts.add_failure(with_fields(InferRequest("m"), queued_ns=1), Unavailable("too late"))
     counts.add_failure(InferRequest("m"), Unavailable("full"))
     found = families(observed(counts=counts))
     assert values(found["nv_inference_request_failure"]) == {
@@ -200,7 +200,7 @@ def test_a_histogram_has_every_duration_below_its_bounds():
 )
 def test_durations_of_any_length_are_in_a_histogram(ns, bucket):
     counts = Counts()
-    counts.add_success(InferRequest("m", started_ns=1, ended_ns=1 + ns))
+    counts.add_success(with_fields(InferRequest("m"), started_ns=1, ended_ns=1 + ns))
     family = families(observed(counts=counts))["inferd_request_duration_seconds"]
     found = values(family, "_bucket")
     assert min(float(bound) for (bound,), count in found.items() if count) == bucket
@@ -231,7 +231,7 @@ def test_the_time_to_the_first_answer_is_reported_in_the_buckets_of_the_model():
     clock_ns = [1]
     counts = Counts(lambda: clock_ns[0])
     counts.first_responses = Histogram((100.0, 500.0))
-    answers = AnswerCount(counts, InferRequest("m", queued_ns=1, started_ns=2))
+    answers = AnswerCount(counts, with_fields(InferRequest("m"), queued_ns=1, started_ns=2))
     clock_ns[0] += 100_000_000
     answers.come()
     answers.gone(is_empty=False)
@@ -333,7 +333,9 @@ CACHE_SUMMARIES = {
 
 def looked_up(counts):
     """Count a hit of 20 µs and a miss of 7 µs."""
-    counts.add_success(InferRequest("m", queued_ns=1_000, ended_ns=21_999, shared=True))
+    counts.add_success(
+        with_fields(InferRequest("m"), queued_ns=1_000, ended_ns=21_999, shared=True)
+    )
     counts.add_cache_miss(7_000)
     return counts
 

@@ -2,6 +2,7 @@ import asyncio
 import time
 
 import pytest
+from fields import with_fields
 
 from inferd.core.request import InferRequest
 from inferd.errors import BackendFailed, Cancelled, InvalidRequest, Unavailable
@@ -30,9 +31,8 @@ class Clock:
 
 
 def request(queued=0, started=0, computing=0, computed=0, ended=0, batch_size=1):
-    return InferRequest(
-        "m",
-        batch_size=batch_size,
+    return with_fields(
+        InferRequest("m", batch_size=batch_size),
         queued_ns=queued,
         started_ns=started,
         computing_ns=computing,

@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from fields import with_fields
 
 from inferd.core.request import InferRequest
 from inferd.observe.statistics import Duration
@@ -75,7 +76,14 @@ def test_looking_often_keeps_few_copies():
 def test_counts_with_summaries_count_as_others_do_and_have_all_five():
     counts = SummaryCounts()
     counts.add_success(
-        InferRequest("m", queued_ns=10, started_ns=20, computing_ns=25, computed_ns=41, ended_ns=44)
+        with_fields(
+            InferRequest("m"),
+            queued_ns=10,
+            started_ns=20,
+            computing_ns=25,
+            computed_ns=41,
+            ended_ns=44,
+        )
     )
     assert counts.statistics("m", "1").inference_stats.success == Duration(1, 34)
     found = [summary.quantiles([0.5])[0] for summary in counts.summaries]
@@ -84,7 +92,7 @@ def test_counts_with_summaries_count_as_others_do_and_have_all_five():
 
 def test_the_quantiles_of_requests_hold_all_that_their_sum_does():
     counts = SummaryCounts()
-    given = InferRequest("m", queued_ns=10, started_ns=20, ended_ns=24, answered_ns=41)
+    given = with_fields(InferRequest("m"), queued_ns=10, started_ns=20, ended_ns=24, answered_ns=41)
     counts.add_success(given)
     assert counts.summaries[0].quantiles([0.5]) == [31]
     buckets, sum_ns = counts.histograms()[0]
@@ -93,7 +101,7 @@ def test_the_quantiles_of_requests_hold_all_that_their_sum_does():
 
 def test_hits_and_misses_of_the_cache_have_summaries_of_their_own():
     counts = SummaryCounts()
-    counts.add_success(InferRequest("m", queued_ns=500, ended_ns=520, shared=True))
+    counts.add_success(with_fields(InferRequest("m"), queued_ns=500, ended_ns=520, shared=True))
     counts.add_cache_miss(9)
     request, queue, *phases = counts.summaries
     assert request.quantiles([0.5]) == [20]

@@ -19,6 +19,7 @@ import asyncio
 import re
 from dataclasses import dataclass, field
 
+from fields import with_fields
 from simulation import SimulatedExecution, SimulatedTimer, now_ms, passes, simulate
 
 from inferd.config.checks import check_config, check_io
@@ -119,10 +120,8 @@ def _request(config, word):
         if found["more"] or not one.optional:
             shape = (size,) * (config.max_batch_size > 0) + (length,)
             inputs.append(Tensor(one.name, DataType.INT8, shape, bytes(size * length)))
-    request = InferRequest(
-        "m",
-        id=found["id"],
-        inputs=inputs,
+    request = with_fields(
+        InferRequest("m", id=found["id"], inputs=inputs),
         priority=int(found["priority"] or 0),
         timeout_us=1000 * int(found["timeout_ms"] or 0),
     )

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fields import with_fields
 from simulation import MS, SimulatedExecution, SimulatedTimer, now_ms, passes, simulate
 
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, QueuePolicy
@@ -60,7 +61,7 @@ def scheduler_of(execution, given=FIXED, max_batch_size=8, **batching):
 
 def request_of(id="", size=1, length=1, **fields):
     tensor = Tensor("A", DataType.INT8, (size, length), bytes(size * length))
-    return InferRequest("m", id=id, inputs=[tensor], batch_size=size, **fields)
+    return with_fields(InferRequest("m", id=id, inputs=[tensor], batch_size=size), **fields)
 
 
 class Sent:

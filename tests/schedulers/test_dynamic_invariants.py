@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import pytest
+from fields import with_fields
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation import SimulatedExecution, SimulatedTimer, passes, simulate
@@ -181,11 +182,8 @@ class World:
             await passes(arrival.at / 1e3)
         shape = (arrival.size, arrival.length)
         tensor = Tensor("A", DataType.INT8, shape, bytes(arrival.size * arrival.length))
-        request = InferRequest(
-            "m",
-            id=id,
-            inputs=[tensor],
-            batch_size=arrival.size,
+        request = with_fields(
+            InferRequest("m", id=id, inputs=[tensor], batch_size=arrival.size),
             priority=arrival.priority,
             timeout_us=arrival.timeout,
         )

@@ -6,6 +6,7 @@ from contextlib import aclosing
 
 import numpy as np
 import pytest
+from fields import with_fields
 
 from inferd.config.model import (
     EnsembleScheduling,
@@ -132,7 +133,9 @@ def ensemble(models, *steps, e=None, clock=None, inflight=0, with_sequences=()):
 def ask(*names, wanted=(), **said):
     values = {name: np.array([1, 2, 3], np.int32) for name in names or ("X",)}
     inputs = [Tensor.from_numpy(name, array, INT32) for name, array in values.items()]
-    return InferRequest("e", "", "an id", inputs, [WantedOutput(n) for n in wanted], **said)
+    return with_fields(
+        InferRequest("e", "", "an id", inputs, [WantedOutput(n) for n in wanted]), **said
+    )
 
 
 def values(response):

@@ -5,6 +5,7 @@ from contextlib import aclosing
 
 import numpy as np
 import pytest
+from fields import with_fields
 from simulation import SimulatedExecution, SimulatedTimer, now_ms, passes, simulate
 
 from inferd.config.model import (
@@ -106,7 +107,9 @@ class Sent:
 
     def __init__(self, scheduler, id, rounds=1, sequence=None, *, reads=None, **fields):
         tensor = Tensor("A", DataType.INT8, (1, 1), bytes([rounds]))
-        self.request = InferRequest("m", id=id, inputs=[tensor], sequence=sequence, **fields)
+        self.request = with_fields(
+            InferRequest("m", id=id, inputs=[tensor]), sequence=sequence, **fields
+        )
         self.got, self.at_ms, self.error, self.answer = [], None, None, None
         self.task = asyncio.create_task(self._wait(scheduler, reads or (lambda: passes(0))))
         self.sent = sequence

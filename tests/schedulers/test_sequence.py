@@ -2,6 +2,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from fields import with_fields
 from simulation import SimulatedExecution, SimulatedTimer, now_ms, passes, simulate
 
 from inferd.config.model import (
@@ -98,8 +99,8 @@ class Sent:
 
     def __init__(self, scheduler, name, text="", *, length=1, **fields):
         tensor = Tensor("A", DataType.INT8, (1, length), bytes(length))
-        self.request = InferRequest(
-            "m", id=text.strip("()") or name, inputs=[tensor], batch_size=1, **fields
+        self.request = with_fields(
+            InferRequest("m", id=text.strip("()") or name, inputs=[tensor], batch_size=1), **fields
         )
         self.request.sequence = Sequence(name, start="(" in text, end=")" in text)
         self.own = list(self.request.inputs), list(self.request.outputs)
@@ -499,7 +500,7 @@ def test_a_stream_has_the_one_answer():
 def test_a_request_must_belong_to_a_sequence(fields, text):
     async def serve():
         with pytest.raises(InvalidRequest, match=text):
-            await scheduler_of(Rows()).run(InferRequest("m", **fields))
+            await scheduler_of(Rows()).run(with_fields(InferRequest("m"), **fields))
 
     simulate(serve)
 

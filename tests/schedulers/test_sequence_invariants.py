@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from fields import with_fields
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation import MS, SimulatedExecution, SimulatedTimer, passes, simulate
@@ -163,7 +164,9 @@ class World:
         if arrival.at:
             await passes(arrival.at)
         tensor = Tensor("A", DataType.INT8, (1, arrival.length), bytes(arrival.length))
-        request = InferRequest("m", id=id, inputs=[tensor], timeout_us=1000 * arrival.timeout)
+        request = with_fields(
+            InferRequest("m", id=id, inputs=[tensor]), timeout_us=1000 * arrival.timeout
+        )
         request.sequence = Sequence(arrival.name, start=arrival.start, end=arrival.end)
         fate.arrived = self.now_ns()
         self.arrived.append(fate)

@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import aclosing
 
+from fields import with_fields
 from simulation import SimulatedExecution, SimulatedTimer, now_ms, passes, simulate
 
 from inferd.config.model import (
@@ -48,7 +49,9 @@ class Reader:
 
     def __init__(self, scheduler, id, *, most=100, sequence=None, **fields):
         tensor = Tensor("A", DataType.INT8, (1, 1), b"0")
-        self.request = InferRequest("m", id=id, inputs=[tensor], sequence=sequence, **fields)
+        self.request = with_fields(
+            InferRequest("m", id=id, inputs=[tensor]), sequence=sequence, **fields
+        )
         self.got, self.at_ms, self.error = "", None, None
         self.task = asyncio.create_task(self._read(scheduler, most))
 
@@ -93,7 +96,7 @@ def test_one_that_leaves_when_its_turn_has_just_come_gives_it_back():
         execution = SimulatedExecution()
         scheduler = sequences(execution)
         tensor = Tensor("A", DataType.INT8, (1, 1), b"0")
-        first = InferRequest("m", id="a", inputs=[tensor], sequence=start(1))
+        first = with_fields(InferRequest("m", id="a", inputs=[tensor]), sequence=start(1))
         async with aclosing(scheduler.stream(first)) as answers:
             async for _ in answers:
                 second = Reader(scheduler, "b", sequence=start(2))

@@ -3,6 +3,7 @@ import os
 
 import numpy as np
 import pytest
+from fields import with_fields
 
 from inferd.core.request import InferRequest, InferResponse, Span, WantedOutput
 from inferd.errors import InvalidRequest, RegionFailed
@@ -34,7 +35,7 @@ def tensor(name, data=VALUES):
 
 
 def placed(spans, wanted, outputs):
-    request = InferRequest("m", outputs=wanted, spans=spans)
+    request = with_fields(InferRequest("m", outputs=wanted), spans=spans)
     response = InferResponse("m", "1", outputs=outputs)
     asyncio.run(place_outputs(request, response))
     return response.outputs

@@ -1,5 +1,7 @@
 """What may happen to a model version, as its counts see it; the same again counts the same."""
 
+from fields import with_fields
+
 from inferd.core.request import InferRequest
 from inferd.errors import BackendFailed, Cancelled, Unavailable
 from inferd.observe.stats import AnswerCount, Histogram
@@ -29,9 +31,8 @@ def new_counts():
 
 def request(at_ns, size, *, queued=True):
     """Return a request that was executed for some milliseconds, more for a larger batch."""
-    return InferRequest(
-        "m",
-        batch_size=size,
+    return with_fields(
+        InferRequest("m", batch_size=size),
         queued_ns=at_ns if queued else 0,
         started_ns=at_ns + 2 * MS,
         computing_ns=at_ns + 3 * MS,
@@ -66,7 +67,7 @@ def broken(counts, at_ns, size):
 
 def late(counts, at_ns, size):
     counts.clock.now_ns = at_ns + 9 * MS
-    waiting = InferRequest("m", batch_size=size, queued_ns=at_ns)
+    waiting = with_fields(InferRequest("m", batch_size=size), queued_ns=at_ns)
     counts.add_failure(waiting, Unavailable("too late") if size < 3 else Cancelled("gone"))
 
 
@@ -75,7 +76,9 @@ def refused(counts, at_ns, size):
 
 
 def hit(counts, at_ns, size):
-    found = InferRequest("m", batch_size=size, queued_ns=at_ns, ended_ns=at_ns + size * MS)
+    found = with_fields(
+        InferRequest("m", batch_size=size), queued_ns=at_ns, ended_ns=at_ns + size * MS
+    )
     found.shared = True
     counts.add_success(found)
 

@@ -6,6 +6,7 @@ again. A payload that cannot be logged never makes its request fail.
 """
 
 import uuid
+from copy import copy
 from time import time
 from typing import Any
 
@@ -188,7 +189,7 @@ def request_parts(request: InferRequest) -> tuple[list[object], int | None]:
     Those in shared memory are read there.
     """
     if request.spans is not None:
-        request = request.__copy__()  # copy.copy() would look for this method
+        request = copy(request)
         request.spans = None
         request.outputs = [WantedOutput(one.name, True, one.top_k) for one in request.outputs]
     return encode_infer_request(request, binary=True)

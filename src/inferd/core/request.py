@@ -1,7 +1,7 @@
 """InferRequest and InferResponse: an inference, independent of the protocol that asked for it."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from inferd.compiled import mypyc_attr
 from inferd.errors import InferdError
@@ -69,15 +69,6 @@ class WantedOutput(Record):
     write them there itself, otherwise they are copied.
     """
 
-    # By hand instead of msgspec: see docs/decisions/0010-compiled.md.
-    _fields = (
-        "name",
-        "binary",
-        "top_k",
-        "place",
-    )
-    __slots__ = _fields
-
     def __init__(
         self,
         name: str,
@@ -90,16 +81,6 @@ class WantedOutput(Record):
         self.top_k = top_k
         self.place = place
 
-    # Without it, copy.copy would take the long way of pickle (__reduce_ex__).
-    def __copy__(self) -> "WantedOutput":
-        """Return a copy with the same fields."""
-        return WantedOutput(
-            self.name,
-            self.binary,
-            self.top_k,
-            self.place,
-        )
-
 
 class Sequence(Record):
     """The sequence a request belongs to; `id` is a number or a string.
@@ -107,13 +88,6 @@ class Sequence(Record):
     `id` is 0 or empty where a request sets start or end but belongs to no sequence: the flags are
     then for its model to read.
     """
-
-    _fields = (
-        "id",
-        "start",
-        "end",
-    )
-    __slots__ = _fields
 
     def __init__(
         self,
@@ -124,14 +98,6 @@ class Sequence(Record):
         self.id = id
         self.start = start
         self.end = end
-
-    def __copy__(self) -> "Sequence":
-        """Return a copy with the same fields."""
-        return Sequence(
-            self.id,
-            self.start,
-            self.end,
-        )
 
 
 UNSEQUENCED: Parameters = {"sequence_id": 0, "sequence_start": False, "sequence_end": False}
@@ -182,40 +148,37 @@ class InferRequest(Record):
     a run joined with others had failed.
     """
 
-    _fields = (
-        "model",
-        "version",
-        "id",
-        "inputs",
-        "outputs",
-        "parameters",
-        "binary_output",
-        "raw",
-        "has_top_k",
-        "priority",
-        "timeout_us",
-        "sequence",
-        "empty_final",
-        "arrived_ns",
-        "spans",
-        "callers",
-        "trace",
-        "copied_bytes",
-        "takes_errors",
-        "batch_key",
-        "sample",
-        "batch_size",
-        "queued_ns",
-        "started_ns",
-        "computing_ns",
-        "computed_ns",
-        "ended_ns",
-        "answered_ns",
-        "cpu_ns",
-        "shared",
-        "ran_again",
-    )
-    __slots__ = _fields
+    model: str
+    version: str
+    id: str
+    inputs: list[Tensor]
+    outputs: list[WantedOutput]
+    parameters: Parameters
+    binary_output: bool
+    batch_size: int
+    raw: bool = False
+    has_top_k: bool = False
+    priority: int = 0
+    timeout_us: int = 0
+    sequence: Sequence | None = None
+    empty_final: bool = False
+    arrived_ns: int = 0
+    spans: list[Span] | None = None
+    callers: tuple[str, ...] = ()
+    trace: "Trace | None" = None
+    copied_bytes: int = 0
+    takes_errors: bool = False
+    batch_key: object = None
+    sample: Any = None
+    queued_ns: int = 0
+    started_ns: int = 0
+    computing_ns: int = 0
+    computed_ns: int = 0
+    ended_ns: int = 0
+    answered_ns: int = 0
+    cpu_ns: int = 0
+    shared: bool = False
+    ran_again: bool = False
 
     # A field each; most are given by name, or left out.
     def __init__(  # noqa: PLR0913
@@ -227,30 +190,7 @@ class InferRequest(Record):
         outputs: list[WantedOutput] | None = None,
         parameters: Parameters | None = None,
         binary_output: bool = False,
-        raw: bool = False,
-        has_top_k: bool = False,
-        priority: int = 0,
-        timeout_us: int = 0,
-        sequence: Sequence | None = None,
-        empty_final: bool = False,
-        arrived_ns: int = 0,
-        spans: list[Span] | None = None,
-        callers: tuple[str, ...] = (),
-        trace: "Trace | None" = None,
-        copied_bytes: int = 0,
-        takes_errors: bool = False,
-        batch_key: object = None,
-        sample: Any = None,
         batch_size: int = 1,
-        queued_ns: int = 0,
-        started_ns: int = 0,
-        computing_ns: int = 0,
-        computed_ns: int = 0,
-        ended_ns: int = 0,
-        answered_ns: int = 0,
-        cpu_ns: int = 0,
-        shared: bool = False,
-        ran_again: bool = False,
     ) -> None:
         self.model = model
         self.version = version
@@ -260,66 +200,18 @@ class InferRequest(Record):
         self.outputs = [] if outputs is None else outputs
         self.parameters = {} if parameters is None else parameters
         self.binary_output = binary_output
-        self.raw = raw
-        self.has_top_k = has_top_k
-        self.priority = priority
-        self.timeout_us = timeout_us
-        self.sequence = sequence
-        self.empty_final = empty_final
-        self.arrived_ns = arrived_ns
-        self.spans = spans
-        self.callers = callers
-        self.trace = trace
-        self.copied_bytes = copied_bytes
-        self.takes_errors = takes_errors
-        self.batch_key = batch_key
-        self.sample = sample
         self.batch_size = batch_size
-        self.queued_ns = queued_ns
-        self.started_ns = started_ns
-        self.computing_ns = computing_ns
-        self.computed_ns = computed_ns
-        self.ended_ns = ended_ns
-        self.answered_ns = answered_ns
-        self.cpu_ns = cpu_ns
-        self.shared = shared
-        self.ran_again = ran_again
 
-    def __copy__(self) -> "InferRequest":
-        """Return a copy with the same fields."""
-        return InferRequest(
-            self.model,
-            self.version,
-            self.id,
-            self.inputs,
-            self.outputs,
-            self.parameters,
-            self.binary_output,
-            self.raw,
-            self.has_top_k,
-            self.priority,
-            self.timeout_us,
-            self.sequence,
-            self.empty_final,
-            self.arrived_ns,
-            self.spans,
-            self.callers,
-            self.trace,
-            self.copied_bytes,
-            self.takes_errors,
-            self.batch_key,
-            self.sample,
-            self.batch_size,
-            self.queued_ns,
-            self.started_ns,
-            self.computing_ns,
-            self.computed_ns,
-            self.ended_ns,
-            self.answered_ns,
-            self.cpu_ns,
-            self.shared,
-            self.ran_again,
-        )
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        """Return function and arguments for a copy."""
+        return _request_with, (self.asdict(),)
+
+
+def _request_with(fields: dict[str, Any]) -> InferRequest:
+    request = InferRequest(fields["model"])
+    for name, value in fields.items():
+        setattr(request, name, value)
+    return request
 
 
 class InferResponse(Record):
@@ -329,18 +221,6 @@ class InferResponse(Record):
     more answers; only a reader whose request `takes_errors` sees it.
     """
 
-    _fields: ClassVar[tuple[str, ...]] = (
-        "model",
-        "version",
-        "id",
-        "outputs",
-        "parameters",
-        "final",
-        "error",
-    )
-    __slots__ = _fields
-
-    # A field each.
     def __init__(  # noqa: PLR0913
         self,
         model: str,

@@ -93,18 +93,17 @@ class Requests:
             _unpacked(inputs, data),
             [WantedOutput(name) for name in outputs],
             found.parameters,
-            priority=found.priority,
-            timeout_us=found.timeout_us,
-            sequence=None if sequence is None else Sequence(*sequence),
-            empty_final=found.empty_final,
-            arrived_ns=found.arrived_ns,
-            callers=found.callers,
-            takes_errors=found.takes_errors,
-            # Equal bytes mean equal names, datatypes and shapes: such requests can be joined
-            # unchecked.
-            batch_key=(found.version, found.form, tensors),
             batch_size=found.batch_size,
         )
+        request.priority = found.priority
+        request.timeout_us = found.timeout_us
+        request.sequence = None if sequence is None else Sequence(*sequence)
+        request.empty_final = found.empty_final
+        request.arrived_ns = found.arrived_ns
+        request.callers = found.callers
+        request.takes_errors = found.takes_errors
+        # Equal bytes mean equal names, datatypes and shapes: such requests can be joined unchecked.
+        request.batch_key = found.version, found.form, tensors
         return request, found.form
 
     def _learn(self, tensors: bytes) -> RequestedTensors:

@@ -27,19 +27,6 @@ class HttpRequest(Record):
     requests are logged (RequestLog).
     """
 
-    _fields = (
-        "method",
-        "target",
-        "headers",
-        "is_kept_alive",
-        "is_http_10",
-        "body",
-        "began_ns",
-        "forwarded",
-        "notes",
-    )
-    __slots__ = _fields
-
     def __init__(  # noqa: PLR0913
         self,
         method: bytes,
@@ -61,20 +48,6 @@ class HttpRequest(Record):
         self.began_ns = began_ns
         self.forwarded = forwarded
         self.notes = notes
-
-    def __copy__(self) -> "HttpRequest":
-        """Return a shallow copy."""
-        return HttpRequest(
-            self.method,
-            self.target,
-            self.headers,
-            self.is_kept_alive,
-            self.is_http_10,
-            self.body,
-            self.began_ns,
-            self.forwarded,
-            self.notes,
-        )
 
 
 NO_REQUEST = HttpRequest(b"", b"", {}, is_kept_alive=False, is_http_10=False)
@@ -109,15 +82,6 @@ class HttpAnswer(Record):
 
     With `rest` the body goes on after `buffers` until `rest` has no more pieces.
     """
-
-    _fields = (
-        "status",
-        "buffers",
-        "content_type",
-        "headers",
-        "rest",
-    )
-    __slots__ = _fields
 
     def __init__(
         self,

@@ -13,9 +13,6 @@ from inferd.record import Record
 class Notes(Record):
     """What a call notes of a request for its line: `about`, and the `version` that answered it."""
 
-    _fields = ("about", "version")
-    __slots__ = _fields
-
     def __init__(self, about: Any = None, version: str = "") -> None:
         self.about = about
         self.version = version

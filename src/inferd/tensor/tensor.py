@@ -30,9 +30,6 @@ class Tensor(Record):
     tensor has checked its length in bytes against datatype and shape.
     """
 
-    _fields = ("name", "datatype", "shape", "data", "parameters")
-    __slots__ = _fields
-
     def __init__(
         self,
         name: str,

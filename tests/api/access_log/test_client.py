@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+from fields import with_fields
 
 from inferd.api.access_log.client import (
     MOST_TEXT,
@@ -40,7 +41,7 @@ def written(tmp_path):
 
 def inference(**more):
     times = {"queued_ns": 1_000_000, "started_ns": 3_500_000, "ended_ns": 3_600_900}
-    return InferRequest("m", id="a", **times | more)
+    return with_fields(InferRequest("m", id="a"), **times | more)
 
 
 def answer_to(target=b"/v2/models/m/infer", about=None, version="3", began_ns=NOON):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fields import with_fields
 from onnx import TensorProto, helper
 
 from inferd.backends.onnx.backend import OnnxBackend
@@ -42,7 +43,9 @@ def answered(instance, inputs, places):
     wanted = [WantedOutput(name, place=place) for name, place in places.items()]
     tensors = [Tensor(n, DataType.FP32, a.shape, a.tobytes()) for n, a in inputs.items()]
     spans = [place for place in places.values() if place]
-    [response] = instance.execute([InferRequest("m", inputs=tensors, outputs=wanted, spans=spans)])
+    [response] = instance.execute(
+        [with_fields(InferRequest("m", inputs=tensors, outputs=wanted), spans=spans)]
+    )
     return {output.name: output for output in response.outputs}
 
 
@@ -101,8 +104,8 @@ def test_dims_that_were_right_and_are_not_cost_one_error(repeating):
         assert answered(instance, {"X": sound}, {"Y": Place()})["Y"].shape == (1, 4)
     tensor = Tensor("X", DataType.FP32, (1, 4), np.full((1, 4), 3, np.float32).tobytes())
     place = Place()
-    request = InferRequest(
-        "m", inputs=[tensor], outputs=[WantedOutput("Y", place=place)], spans=[place]
+    request = with_fields(
+        InferRequest("m", inputs=[tensor], outputs=[WantedOutput("Y", place=place)]), spans=[place]
     )
     [failure] = instance.execute([request])
     assert isinstance(failure, BackendFailed)

@@ -1,6 +1,7 @@
 """Executions that a worker is given while it is busy, and what becomes of them when it ends."""
 
 import pytest
+from fields import with_fields
 from line_peer import MOST, packed, result
 from scene import begun, played, until
 
@@ -154,7 +155,10 @@ def test_answers_that_have_come_are_read_in_one_turn_of_the_event_loop(quick):
 
 def test_what_was_sent_ahead_has_waited_until_the_one_before_was_executed(quick):
     one = quick()
-    first, second = InferRequest("m", started_ns=1), InferRequest("m", started_ns=2)
+    first, second = (
+        with_fields(InferRequest("m"), started_ns=1),
+        with_fields(InferRequest("m"), started_ns=2),
+    )
     for request in (first, second):
         one.instance.begin([request], lambda _: None)
     number = one.instance._numbers

@@ -5,6 +5,7 @@ import threading
 import time
 
 import pytest
+from fields import with_fields
 
 from inferd.config.model import MetricControl, ModelConfig
 from inferd.core.request import InferRequest, WantedOutput
@@ -408,7 +409,7 @@ def test_a_model_that_is_not_decoupled_counts_its_answers_where_histograms_are_o
     config = ModelConfig("m")
     off = counts_of(config, with_summaries=False, with_histograms=False)
     on = counts_of(config, with_summaries=True, with_histograms=True)
-    request = InferRequest("m", queued_ns=1, started_ns=2, ended_ns=1_000_001)
+    request = with_fields(InferRequest("m"), queued_ns=1, started_ns=2, ended_ns=1_000_001)
     for counts in (off, on):
         counts.add_success(request)
     assert off.first_responses is None

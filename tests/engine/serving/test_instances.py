@@ -7,6 +7,7 @@ import os
 
 import numpy as np
 import pytest
+from fields import with_fields
 from patience import PATIENCE_S, until
 
 from inferd.config.options.cache import LocalCacheSettings
@@ -295,7 +296,7 @@ async def test_new_instances_are_warmed_up(stage, theirs):
 
 def of_sequence(number, *, start=False, end=False):
     tensor = Tensor.from_numpy("A", np.array([[1, 2]], np.float32), DataType.FP32)
-    return InferRequest("m", inputs=[tensor], sequence=Sequence(number, start, end))
+    return with_fields(InferRequest("m", inputs=[tensor]), sequence=Sequence(number, start, end))
 
 
 @run

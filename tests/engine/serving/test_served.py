@@ -5,6 +5,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from fields import with_fields
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.metadata import TensorMetadata
@@ -463,7 +464,7 @@ def test_many_classes_are_the_same_from_a_thread(width, top_k):
 
 def raw(body):
     data = Tensor("", BYTES, (), memoryview(body))
-    return InferRequest("m", inputs=[data], binary_output=True, raw=True)
+    return with_fields(InferRequest("m", inputs=[data], binary_output=True), raw=True)
 
 
 def deduced(served, body):

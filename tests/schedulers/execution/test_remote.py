@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from fields import with_fields
 
 from inferd.core.interfaces import Opened
 from inferd.core.request import InferRequest, InferResponse
@@ -75,7 +76,7 @@ class Elsewhere:
 
 
 def request(id, callers=()):
-    return InferRequest("m", id=id, callers=callers)
+    return with_fields(InferRequest("m", id=id), callers=callers)
 
 
 def run(test):
@@ -321,7 +322,7 @@ def test_what_may_not_wait_long_or_what_others_wait_for_is_not_given_ahead():
     async def test():
         one = Elsewhere(room=3)
         execution = Execution("m", [Opened(one, one)], may_run_inline=False)
-        timed = InferRequest("m", id="timed", timeout_us=60_000_000)
+        timed = with_fields(InferRequest("m", id="timed"), timeout_us=60_000_000)
         plain, called = request("plain"), request("called", callers=("a",))
         tasks = [
             started(execution, each)

@@ -1,4 +1,5 @@
 import pytest
+from fields import with_fields
 
 from inferd.config.model import DynamicBatching, QueuePolicy
 from inferd.core.request import InferRequest
@@ -24,7 +25,7 @@ OVERRIDE = {"allow_timeout_override": True}
     ],
 )
 def test_the_timeout_is_the_policys_or_a_shorter_one_it_allows(policy, own_us, timeout_us):
-    assert timeout_us_of(policy, InferRequest("m", timeout_us=own_us)) == timeout_us
+    assert timeout_us_of(policy, with_fields(InferRequest("m"), timeout_us=own_us)) == timeout_us
 
 
 @pytest.mark.parametrize(
@@ -41,14 +42,14 @@ def test_a_level_has_its_own_policy_and_what_names_none_is_of_the_default_level(
             priority_queue_policy={n: QueuePolicy(max_queue_size=10 * n) for n in (1, 2)},
         )
     )
-    assert levels.of(InferRequest("m", priority=priority)) == level
+    assert levels.of(with_fields(InferRequest("m"), priority=priority)) == level
     assert levels.policy(level).max_queue_size == most
 
 
 @pytest.mark.parametrize("batching", [None, DynamicBatching(), DynamicBatching((), 5)])
 def test_without_levels_all_are_of_one(batching):
     levels = Levels(batching)
-    assert levels.of(InferRequest("m", priority=7)) == 0
+    assert levels.of(with_fields(InferRequest("m"), priority=7)) == 0
     assert levels.policy(0) is UNSET
 
 

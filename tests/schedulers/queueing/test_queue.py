@@ -1,4 +1,5 @@
 import pytest
+from fields import with_fields
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,9 @@ OVERRIDE = QueuePolicy(default_timeout_microseconds=1000, allow_timeout_override
 
 
 def waiting(id="", size=1, priority=0, timeout_us=0):
-    request = InferRequest("m", id=id, priority=priority, timeout_us=timeout_us, batch_size=size)
+    request = with_fields(
+        InferRequest("m", id=id, batch_size=size), priority=priority, timeout_us=timeout_us
+    )
     return Waiting(request, None, None)
 
 

@@ -1,4 +1,5 @@
 import pytest
+from fields import with_fields
 
 from inferd.config.model import DynamicBatching
 from inferd.core.request import InferRequest
@@ -49,7 +50,7 @@ def test_the_largest_preferred_size_is_found(sizes, preferred, count):
 def test_the_oldest_of_a_batch_need_not_be_its_first():
     queue = RequestQueue("m", DynamicBatching(priority_levels=2, default_priority_level=2))
     for priority, now_ns in ((2, 5), (1, 9)):
-        queue.add(Waiting(InferRequest("m", priority=priority), None, None), now_ns)
+        queue.add(Waiting(with_fields(InferRequest("m"), priority=priority), None, None), now_ns)
     assert beginning(queue, 8, NO_SIZES).oldest_ns == 5
 
 

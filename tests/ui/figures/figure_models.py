@@ -1,5 +1,7 @@
 """Models whose requests happen only in their counts, for tests of what is seen of them."""
 
+from fields import with_fields
+
 from inferd.config.model import ModelConfig
 from inferd.core.request import InferRequest
 from inferd.engine.serving.served import Served
@@ -35,8 +37,8 @@ def answered(one, count=1, ms=1, **more):
     """Have requests to a version be answered, each after so long."""
     for _ in range(count):
         one.counts.add_success(
-            InferRequest(
-                one.name,
+            with_fields(
+                InferRequest(one.name),
                 queued_ns=10**9,
                 started_ns=10**9 + MS // 4,
                 computing_ns=10**9 + MS // 2,
@@ -49,7 +51,7 @@ def answered(one, count=1, ms=1, **more):
 
 def failed(one, text="it broke", **more):
     """Have a request to a version fail in the model."""
-    request = InferRequest(one.name, started_ns=10**9, ended_ns=10**9 + MS, **more)
+    request = with_fields(InferRequest(one.name), started_ns=10**9, ended_ns=10**9 + MS, **more)
     one.counts.add_failure(request, BackendFailed(text))
 
 

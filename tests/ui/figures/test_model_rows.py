@@ -1,5 +1,6 @@
 import msgspec
 import pytest
+from fields import with_fields
 
 from inferd.core.request import InferRequest
 from inferd.observe.counted import numbers_of
@@ -59,7 +60,7 @@ def test_what_ended_processes_have_left_says_what_statistics_say(count):
     one = served()
     answered(one, count, batch_size=4)
     answered(one, 1, batch_size=2)
-    one.counts.add_success(InferRequest("m", queued_ns=5, ended_ns=9, shared=True))
+    one.counts.add_success(with_fields(InferRequest("m"), queued_ns=5, ended_ns=9, shared=True))
     one.counts.add_cache_miss(3)
     failed(one)
     refused(one)

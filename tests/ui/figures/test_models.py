@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from fields import with_fields
 from figure_models import MS, NOW, answered, failed, refused, served
 
 from inferd.config.model import ModelConfig
@@ -115,7 +116,7 @@ def test_hits_of_the_cache_count():
     seen = Seen(one)
     answered(one, 2)
     one.counts.add_cache_miss(5)
-    hit = InferRequest("m", queued_ns=10**9, ended_ns=10**9 + 10, shared=True)
+    hit = with_fields(InferRequest("m"), queued_ns=10**9, ended_ns=10**9 + 10, shared=True)
     one.counts.add_success(hit)
     seen.sample()
     row = seen.row()

@@ -3,6 +3,7 @@ import os
 
 import msgspec
 import pytest
+from fields import with_fields
 from figure_models import MS, NOW, Clock, answered, failed, refused, served
 
 from inferd.core.request import InferRequest
@@ -72,7 +73,7 @@ def test_a_failed_request_has_the_error_the_reason_and_what_it_took():
 def test_errors_of_all_kinds_have_a_text(error, text, reason):
     one = served()
     notable = listening(one)
-    one.counts.add_failure(InferRequest("m", started_ns=10**9), error)
+    one.counts.add_failure(with_fields(InferRequest("m"), started_ns=10**9), error)
     [found] = notable.since(0)
     assert (found.error, found.reason) == (text, reason)
 
@@ -80,7 +81,7 @@ def test_errors_of_all_kinds_have_a_text(error, text, reason):
 def test_one_that_failed_in_the_queue_waited_all_the_time():
     one = served()
     notable = listening(one)
-    one.counts.add_failure(InferRequest("m", queued_ns=10**9), Cancelled("gone"))
+    one.counts.add_failure(with_fields(InferRequest("m"), queued_ns=10**9), Cancelled("gone"))
     [found] = notable.since(0)
     assert (found.took, found.queue) == (9 * 10**9, 9 * 10**9)
     assert (found.input, found.infer, found.output, found.handover) == (0, 0, 0, 0)

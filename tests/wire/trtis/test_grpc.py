@@ -34,7 +34,7 @@ def said(data):
     inputs = [(one.name, one.dims, one.batch_byte_size) for one in told.inputs]
     outputs = [(one.name, one.top_k) for one in told.outputs]
     ids = (told.id, told.correlation_id, told.flags)
-    raw = [bytes(one) for one in asked.raw.take_all(tuple(map(len, asked.raw.raw)))]
+    raw = [bytes(one) for one in asked.raw.take_all(list(map(len, asked.raw.raw)))]
     return asked.model, asked.version, told.batch_size, inputs, outputs, ids, raw
 
 

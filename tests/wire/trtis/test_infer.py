@@ -129,4 +129,4 @@ def test_no_more_words_are_remembered_than_there_is_room_for(form):
         text = WORDS.replace("batch_size", " " * number + "batch_size")
         assert asked(form, text)[1].inputs[0].shape == (2, 2)
     asked(form, WORDS)
-    assert len(form._plans) <= 64
+    assert len(form._templates) <= 64

@@ -20,8 +20,6 @@ class TrtisMessage(Record):
     """
 
     _fields = ("number", "model", "version", "data")
-    __slots__ = ("data", "form", "header", "model", "number", "source", "version")
-
     form: Form
     header: InferHeader | None
 

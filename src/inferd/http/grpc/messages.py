@@ -75,18 +75,6 @@ class GrpcHead(Record):
     needs no work before its message has arrived.
     """
 
-    _fields = (
-        "timeout_s",
-        "encoding",
-        "accepted",
-        "fault",
-        "method",
-        "handler",
-        "is_plain",
-        "check_access",
-    )
-    __slots__ = _fields
-
     def __init__(  # noqa: PLR0913
         self,
         timeout_s: float | None = None,
@@ -106,19 +94,6 @@ class GrpcHead(Record):
         self.handler = handler
         self.is_plain = is_plain
         self.check_access = check_access
-
-    def __copy__(self) -> "GrpcHead":
-        """Return a head with the same fields."""
-        return GrpcHead(
-            self.timeout_s,
-            self.encoding,
-            self.accepted,
-            self.fault,
-            self.method,
-            self.handler,
-            self.is_plain,
-            self.check_access,
-        )
 
 
 def is_grpc(head: RequestHead) -> bool:
@@ -155,7 +130,16 @@ def renew_grpc_head(grpc: GrpcHead, changed: list[Field]) -> GrpcHead | None:
 
     Return None if these are not only a deadline and metadata: then the head must be decoded anew.
     """
-    fresh = grpc.__copy__()
+    fresh = GrpcHead(
+        grpc.timeout_s,
+        grpc.encoding,
+        grpc.accepted,
+        grpc.fault,
+        grpc.method,
+        grpc.handler,
+        grpc.is_plain,
+        grpc.check_access,
+    )
     for name, value in changed:
         if name == b"grpc-timeout":
             _take_timeout(fresh, value)

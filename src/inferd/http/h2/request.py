@@ -23,19 +23,6 @@ class RequestHead(Record):
     this one differs only in the values of the fields `changed`.
     """
 
-    _fields = (
-        "method",
-        "path",
-        "fields",
-        "size",
-        "content_length",
-        "use",
-        "base",
-        "changed",
-        "authority",
-    )
-    __slots__ = _fields
-
     def __init__(  # noqa: PLR0913
         self,
         method: bytes,

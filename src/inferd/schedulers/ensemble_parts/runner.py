@@ -149,7 +149,7 @@ class StepRunner:
             for tensor in inputs:
                 if (batch_dim := step.batch_dims.get(tensor.name)) is not None:
                     tensor.shape = batch_dim.of(tensor.shape)
-        return InferRequest(
+        wanted = InferRequest(
             step.model,
             step.version,
             request.id,
@@ -157,14 +157,15 @@ class StepRunner:
             # Without an optional input some outputs may be missing, so none is asked for by name.
             step.wanted if len(inputs) == len(step.inputs) else [],
             request.parameters,
-            priority=request.priority,
-            # One limit for the whole request, as its client means it, not anew for each step.
-            timeout_us=self._left_us(run, step) if request.timeout_us else 0,
-            sequence=run.sequence,
-            arrived_ns=request.arrived_ns,
-            callers=request.callers,
-            trace=request.trace,
         )
+        wanted.priority = request.priority
+        # One limit for the whole request, as its client means it, not anew for each step.
+        wanted.timeout_us = self._left_us(run, step) if request.timeout_us else 0
+        wanted.sequence = run.sequence
+        wanted.arrived_ns = request.arrived_ns
+        wanted.callers = request.callers
+        wanted.trace = request.trace
+        return wanted
 
     def _left_us(self, run: EnsembleRun, step: Step) -> int:
         """Return how much of the request's timeout is left to `step`; the first steps get all.

@@ -77,11 +77,11 @@ class RawInputs:
             raise InvalidRequest(msg)
         return raw
 
-    def take_all(self, sizes_bytes: tuple[int, ...]) -> list[Any] | None:
+    def take_all(self, sizes_bytes: list[int]) -> list[Any] | None:
         """See InputSource."""
         raw = self.raw
         # One comparison of all sizes instead of a check of each.
-        return raw if tuple(map(len, raw)) == sizes_bytes else None
+        return list(raw) if list(map(len, raw)) == sizes_bytes else None
 
     def check_used_up(self, model: str) -> None:
         """See InputSource."""
@@ -138,8 +138,7 @@ class _KnownRequest:
             return None
         number, raw = found
         model, version, known, _ = self._request
-        # copy.copy() would look up this method, and take five times as long.
-        header: InferHeader = known.__copy__()
+        header = known.renewed(0)
         if number:
             try:
                 # The last field of a header is its id, as protobuf writes fields by number.

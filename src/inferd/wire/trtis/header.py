@@ -10,15 +10,6 @@ class InputHeader(Record):
     Sizes of 0 and empty `dims` mean that they were not given.
     """
 
-    _fields = (
-        "name",
-        "dims",
-        "batch_byte_size",
-        "shared",
-        "byte_size",
-    )
-    __slots__ = _fields
-
     def __init__(
         self,
         name: str = "",
@@ -36,14 +27,6 @@ class InputHeader(Record):
 
 class OutputHeader(Record):
     """InferRequestHeader.Output; with `top_k` > 0 classes are wanted."""
-
-    _fields = (
-        "name",
-        "top_k",
-        "shared",
-        "byte_size",
-    )
-    __slots__ = _fields
 
     def __init__(
         self,
@@ -64,20 +47,6 @@ class InferHeader(Record):
     `words` is the part of the request that describes its tensors, if known, else empty: headers
     with the same words differ only in ids and flags. They share tensors: never change these.
     """
-
-    _fields = (
-        "batch_size",
-        "inputs",
-        "outputs",
-        "correlation_id",
-        "id",
-        "flags",
-        "priority",
-        "timeout_us",
-        "is_old",
-        "words",
-    )
-    __slots__ = _fields
 
     def __init__(  # noqa: PLR0913
         self,
@@ -103,17 +72,16 @@ class InferHeader(Record):
         self.is_old = is_old
         self.words = words
 
-    def __copy__(self) -> "InferHeader":
-        """Return a header with the same fields."""
+    def renewed(self, id: int, correlation_id: int = 0, flags: int = 0) -> "InferHeader":
+        """Return the header of another request for the same tensors, with an id of its own."""
         return InferHeader(
             self.batch_size,
             self.inputs,
             self.outputs,
-            self.correlation_id,
-            self.id,
-            self.flags,
+            correlation_id,
+            id,
+            flags,
             self.priority,
             self.timeout_us,
-            self.is_old,
-            self.words,
+            words=self.words,
         )

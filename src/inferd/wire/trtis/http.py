@@ -64,15 +64,7 @@ def decode_request_header(value: bytes) -> InferHeader:
             correlation_id, request_id, flags = map(int, ids.groups(b"0"))
             if before is not None:
                 request_id = int(before[1])
-            return InferHeader(
-                known.batch_size,
-                known.inputs,
-                known.outputs,
-                correlation_id,
-                request_id,
-                flags,
-                words=known.words,
-            )
+            return known.renewed(request_id, correlation_id, flags)
     try:
         text = value.decode()
     except UnicodeDecodeError:
@@ -174,7 +166,7 @@ class Body:
             raise InvalidRequest(msg)
         return self.data[start:end]
 
-    def take_all(self, sizes_bytes: tuple[int, ...]) -> list[Any] | None:
+    def take_all(self, sizes_bytes: list[int]) -> list[Any] | None:
         """See InputSource."""
         data, at = self.data, 0
         taken = []

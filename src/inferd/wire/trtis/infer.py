@@ -25,6 +25,7 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import check_strings
 from inferd.tensor.tensor import Tensor, dims_text
 from inferd.wire.shared_memory import read_input, take_spans
+from inferd.wire.template import Template
 from inferd.wire.trtis.answer import Answer, Piece, head_piece, joined, raw_piece
 from inferd.wire.trtis.classes import classes_piece
 from inferd.wire.trtis.header import InferHeader, InputHeader, OutputHeader
@@ -52,8 +53,8 @@ START, END = 1, 2
 _MAX_SPAN = 2**60
 """The most elements of an array: numpy's sizes have 63 bits, with empty dims counted as 1."""
 
-_MOST_PLANS = 64
-"""How many plans are remembered for each model."""
+_MOST_TEMPLATES = 64
+"""How many templates are remembered for each model."""
 
 
 class InputSource(Protocol):
@@ -67,7 +68,7 @@ class InputSource(Protocol):
         Raises InvalidRequest, naming the input and `model`, for another size.
         """
 
-    def take_all(self, sizes_bytes: tuple[int, ...]) -> list[object] | None:
+    def take_all(self, sizes_bytes: list[int]) -> list[object] | None:
         """Return the bytes of all inputs, None unless they have exactly these sizes."""
 
     def check_used_up(self, model: str) -> None:
@@ -110,18 +111,19 @@ class _Rule:
         )
 
 
-class _Plan:
-    """The meaning of a header whose words have been seen before; `inputs` lack data.
+class _HeaderTemplate(Template):
+    """The template of a header whose words have been seen before.
 
     `said` is the header of the latest answer; `answered` are the values it was made from.
     """
 
-    __slots__ = ("answered", "inputs", "said", "sizes_bytes", "wanted")
+    __slots__ = ("answered", "said")
 
     def __init__(self, request: InferRequest) -> None:
-        self.inputs = [(one.name, one.datatype, one.shape) for one in request.inputs]
-        self.sizes_bytes = tuple(len(one.data) for one in request.inputs)
-        self.wanted = request.outputs
+        inputs = [Tensor(one.name, one.datatype, one.shape, b"") for one in request.inputs]
+        pattern = InferRequest(request.model, "", "", inputs, request.outputs)
+        pattern.batch_key = object()
+        super().__init__(pattern, [len(one.data) for one in request.inputs], [], [])
         self.answered: list[Any] = []
         self.said = joined(())
 
@@ -129,8 +131,8 @@ class _Plan:
 class Form:
     """The form of requests to a model, made from its `config`.
 
-    `labels` are those of its outputs, by name. It remembers plans for usual requests, so it belongs
-    to one thread.
+    `labels` are those of its outputs, by name. It keeps templates of usual requests, so it
+    belongs to one thread.
     """
 
     def __init__(self, config: ModelConfig, labels: Mapping[str, Labels]) -> None:
@@ -147,7 +149,7 @@ class Form:
         self._inputs = {one.name: _Rule(one, 1 << i) for i, one in enumerate(config.input)}
         self._outputs = {one.name: _Rule(one, 1 << i) for i, one in enumerate(config.output)}
         self._least_inputs = sum(not one.optional for one in config.input)
-        self._plans: dict[bytes, _Plan] = {}  # by the words of InferHeader
+        self._templates: dict[bytes, _HeaderTemplate] = {}  # by the words of InferHeader
 
     def decode_request(
         self,
@@ -164,14 +166,10 @@ class Form:
         belongs in a thread.
         """
         # Words that were read before: nothing is checked but the sizes.
-        plan = self._plans.get(header.words)
-        if plan is not None and (data := source.take_all(plan.sizes_bytes)) is not None:
-            inputs = []
-            for index, (name, datatype, shape) in enumerate(plan.inputs):
-                # Built anew, since a model may rename or reshape its inputs.
-                inputs.append(Tensor(name, datatype, shape, data[index]))
-            request = InferRequest(self._name, version, "", inputs, plan.wanted)
-            request.batch_key = plan
+        template = self._templates.get(header.words)
+        if template is not None and (data := source.take_all(template.sizes)) is not None:
+            request = template.filled(data)
+            request.version = version
         else:
             request = self._read(version, header, source, resolve, on_loop=on_loop)
         if header.id:
@@ -235,19 +233,19 @@ class Form:
         if spans:
             take_spans(request, spans, on_loop=on_loop)
         if header.words and self._is_plain(header):
-            self._remember(header.words, _Plan(request))
+            self._remember(header.words, request)
         return request
+
+    def _remember(self, words: bytes, request: InferRequest) -> None:
+        if len(self._templates) >= _MOST_TEMPLATES:
+            self._templates.clear()
+        self._templates[words] = _HeaderTemplate(request)
 
     def _is_plain(self, header: InferHeader) -> bool:
         """Return whether all tensors travel raw, and the inputs in sizes that do not vary."""
         return not any(
             one.shared is not None or self._inputs[one.name].is_text for one in header.inputs
         ) and not any(one.shared is not None or one.top_k for one in header.outputs)
-
-    def _remember(self, words: bytes, plan: _Plan) -> None:
-        if len(self._plans) >= _MOST_PLANS:
-            self._plans.clear()
-        self._plans[words] = plan
 
     def _input(self, rule: _Rule, given: InputHeader, batch: int) -> tuple[Tensor, int]:
         """Return the given tensor, without its data, and the size of the data in bytes."""
@@ -354,9 +352,9 @@ class Form:
         """
         if len(response.outputs) < len(header.outputs):
             raise self._left_out(header, response)
-        plan = self._plans.get(header.words)
-        if plan is not None:
-            return self._answer_planned(plan, header, response)
+        template = self._templates.get(header.words)
+        if template is not None:
+            return self._answer_alike(template, header, response)
         pieces = [head_piece(response.model, response.version, header.batch_size)]
         buffers: list[Any] = []
         outputs = response.outputs
@@ -390,22 +388,24 @@ class Form:
             buffers.append(data)
         return Answer(joined(pieces), header.id, buffers)
 
-    def _answer_planned(self, plan: _Plan, header: InferHeader, response: InferResponse) -> Answer:
+    def _answer_alike(
+        self, template: _HeaderTemplate, header: InferHeader, response: InferResponse
+    ) -> Answer:
         """Return an answer with only raw outputs; its header is reused if nothing has changed."""
         answered: list[Any] = [response.version]
         buffers = []
         outputs = response.outputs
-        for index, wanted in enumerate(plan.wanted):
+        for index, wanted in enumerate(template.pattern.outputs):
             tensor = outputs[index]
             if tensor.name != wanted.name:
                 tensor = next(tensor for tensor in outputs if tensor.name == wanted.name)
             data = tensor.packed()
             buffers.append(data)
             answered += (tensor.name, tensor.shape, tensor.datatype, len(data))
-        if answered != plan.answered:
-            plan.said = self._said(answered, response, header.batch_size)
-            plan.answered = answered
-        return Answer(plan.said, header.id, buffers)
+        if answered != template.answered:
+            template.said = self._said(answered, response, header.batch_size)
+            template.answered = answered
+        return Answer(template.said, header.id, buffers)
 
     def _said(self, answered: list[object], response: InferResponse, batch_size: int) -> Piece:
         pieces = [head_piece(response.model, response.version, batch_size)]

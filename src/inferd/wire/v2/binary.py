@@ -62,7 +62,9 @@ def decode_raw_request(model: str, version: str, body: memoryview) -> InferReque
     """Return a request whose whole body is its only input; all outputs are returned as binary."""
     # Name, datatype and shape follow from the model, which is not known here.
     data = Tensor("", DataType.BYTES, (), body)
-    return InferRequest(model, version, inputs=[data], binary_output=True, raw=True)
+    request = InferRequest(model, version, inputs=[data], binary_output=True)
+    request.raw = True
+    return request
 
 
 class Blobs(Record):
@@ -73,9 +75,6 @@ class Blobs(Record):
     instead of bytes here, None while there is none. `model` is the name for error texts, "" if they
     are no inputs of a model.
     """
-
-    _fields = ("body", "offset", "on_loop", "spans", "model")
-    __slots__ = _fields
 
     def __init__(
         self,

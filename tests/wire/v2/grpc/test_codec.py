@@ -4,6 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from fields import with_fields
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2 as pb
@@ -367,14 +368,16 @@ def test_an_answer_no_message_can_hold_is_refused():
 
 
 def test_a_request_survives_the_way_to_the_server():
-    request = InferRequest(
-        "m",
-        "2",
-        "id",
-        [sample(datatype, datatype.value) for datatype in DataType],
-        [WantedOutput("A"), WantedOutput("B", top_k=3)],
-        {"a": 1, "b": True, "c": "x", "d": 0.25},
-        binary_output=True,
+    request = with_fields(
+        InferRequest(
+            "m",
+            "2",
+            "id",
+            [sample(datatype, datatype.value) for datatype in DataType],
+            [WantedOutput("A"), WantedOutput("B", top_k=3)],
+            {"a": 1, "b": True, "c": "x", "d": 0.25},
+            binary_output=True,
+        ),
         priority=2,
         timeout_us=5,
         sequence=Sequence("s", start=True),
@@ -386,7 +389,9 @@ def test_a_request_survives_the_way_to_the_server():
 
 
 def test_the_reserved_parameters_travel_as_triton_expects_them():
-    request = InferRequest("m", priority=2, timeout_us=5, sequence=Sequence(7, end=True))
+    request = with_fields(
+        InferRequest("m"), priority=2, timeout_us=5, sequence=Sequence(7, end=True)
+    )
     sent = pb.ModelInferRequest.FromString(b"".join(encode_infer_request(request)))
     assert sent.parameters["priority"].uint64_param == 2
     assert sent.parameters["timeout"].int64_param == 5

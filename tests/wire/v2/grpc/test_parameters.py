@@ -1,6 +1,7 @@
 """Parameters of ModelInferRequest: every kind, and the reserved names with their types."""
 
 import pytest
+from fields import with_fields
 from tritonclient.grpc import service_pb2 as pb
 
 from inferd.core.request import InferRequest, Sequence
@@ -95,7 +96,7 @@ def test_an_id_beyond_int64_travels_as_the_same_64_bits(number):
     wrapped = {"int64_param": number - 2**64}
     assert decoded(sequence_id=wrapped).sequence == Sequence(number)
     message = pb.ModelInferRequest()
-    encode_reserved(message.parameters, InferRequest("m", sequence=Sequence(number)))
+    encode_reserved(message.parameters, with_fields(InferRequest("m"), sequence=Sequence(number)))
     assert message.parameters["sequence_id"] == pb.InferParameter(**wrapped)
 
 

@@ -4,6 +4,7 @@ from copy import copy
 
 import numpy as np
 import pytest
+from fields import with_fields
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +25,7 @@ def codec(**rules):
 
 
 def test_answers_of_ensembles_are_known_too_and_others_told_apart():
-    wire, request = codec(), InferRequest("m", batch_key=object())
+    wire, request = codec(), with_fields(InferRequest("m"), batch_key=object())
 
     def text(parameters):
         response = InferResponse("m", "1", "", [output()], parameters)
@@ -48,7 +49,9 @@ def response(*outputs, model="m", version="1", id=""):
 
 
 def request(batch_key, outputs=(), *, binary=False):
-    return InferRequest("m", outputs=list(outputs), binary_output=binary, batch_key=batch_key)
+    return with_fields(
+        InferRequest("m", outputs=list(outputs), binary_output=binary), batch_key=batch_key
+    )
 
 
 def joined(encoded):

@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+from fields import with_fields
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,13 +77,15 @@ def test_a_request_survives_the_way_to_the_server(data, binary):
         Sequence, st.integers(1, 2**64 - 1) | TEXTS.map("s".__add__), st.booleans()
     )
     wanted = st.builds(WantedOutput, TEXTS, st.booleans(), st.integers(0, 9))
-    request = InferRequest(
-        "m",
-        "3",
-        data.draw(TEXTS),
-        inputs,
-        data.draw(st.lists(wanted, max_size=2)),
-        data.draw(PARAMETERS),
+    request = with_fields(
+        InferRequest(
+            "m",
+            "3",
+            data.draw(TEXTS),
+            inputs,
+            data.draw(st.lists(wanted, max_size=2)),
+            data.draw(PARAMETERS),
+        ),
         priority=data.draw(st.integers(0, 2**64 - 1)),
         timeout_us=data.draw(st.integers(0, 2**64 - 1)),
         sequence=data.draw(st.none() | sequences),
@@ -141,7 +144,7 @@ def test_binary_outputs_can_be_requested_with_json_inputs():
 )
 def test_a_request_json_cannot_say_is_refused(fields):
     with pytest.raises(InvalidRequest, match="JSON"):
-        encode_infer_request(InferRequest("m", **fields), binary=False)
+        encode_infer_request(with_fields(InferRequest("m"), **fields), binary=False)
 
 
 def test_answers_of_other_servers_are_read():

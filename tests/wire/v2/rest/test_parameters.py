@@ -3,6 +3,7 @@
 from decimal import Decimal
 
 import pytest
+from fields import with_fields
 
 from inferd.core.request import InferRequest, Sequence
 from inferd.errors import InvalidRequest
@@ -99,7 +100,9 @@ def test_binary_output_is_a_choice_for_all():
 
 
 def test_what_has_a_meaning_goes_back_into_its_parameter():
-    request = InferRequest("m", priority=3, timeout_us=9, sequence=Sequence("s", start=True))
+    request = with_fields(
+        InferRequest("m"), priority=3, timeout_us=9, sequence=Sequence("s", start=True)
+    )
     assert read(**reserved_parameters(request)) == request
     assert reserved_parameters(InferRequest("m")) == {}
 

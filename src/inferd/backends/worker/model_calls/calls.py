@@ -98,20 +98,21 @@ class Wish:
             raise InvalidRequest(msg)
         if self._places is None:
             self._places = places_of(called.inputs)
-        return InferRequest(
+        request = InferRequest(
             called.model,
             self._version,
             called.id,
             placed(self._places, data, loans),
             [WantedOutput(name) for name in self._outputs],
             dict(called.parameters) if called.parameters else {},
-            # A model may send anything; the engine counts on what the wire
-            # codecs have checked for clients.
-            priority=max(0, called.priority),
-            timeout_us=max(0, called.timeout_us),
-            sequence=_sequence(called),
-            callers=self._callers,
         )
+        # A model may send anything; the engine counts on what the wire codecs have checked for
+        # clients.
+        request.priority = max(0, called.priority)
+        request.timeout_us = max(0, called.timeout_us)
+        request.sequence = _sequence(called)
+        request.callers = self._callers
+        return request
 
 
 class WorkerCalls:

@@ -5,8 +5,8 @@ raw contents per tensor, in order. Typed contents are read everywhere and writte
 """
 
 from collections.abc import Mapping
-from copy import copy
 from functools import lru_cache
+from itertools import compress
 from typing import Any, NamedTuple
 
 from inferd.aio.inline import INLINE_STRINGS, INLINE_TYPED_BYTES, NotFast
@@ -15,11 +15,9 @@ from inferd.core.request import (
     InferRequest,
     InferResponse,
     Resolve,
-    Span,
     WantedOutput,
 )
 from inferd.errors import InvalidRequest
-from inferd.record import Record
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Parameters, Tensor
 from inferd.wire.infer_codec import InferCodec
@@ -45,12 +43,10 @@ from inferd.wire.shared_memory import (
     Reference,
     decode_reference,
     no_regions,
-    place_output,
     placed_output,
-    read_input,
     span_parameters,
-    take_spans,
 )
+from inferd.wire.template import Template
 from inferd.wire.v2.grpc.contents import encode_contents, have_contents_fields
 from inferd.wire.v2.grpc.parameters import (
     decode_parameter,
@@ -104,7 +100,7 @@ def decode_infer_request(
     for layout, template in known:
         if (found := layout.cut(data)) is not None:
             request_id, raw = found
-            request = template.filled(raw)
+            request = template.read(raw)
             if request_id:
                 request.id = decode_text(request_id)
             return request
@@ -363,64 +359,33 @@ def _response(message: Any) -> InferResponse:
     )
 
 
-class _Shared(Record):
-    """The tensors of a request that are in shared memory.
+class _MessageTemplate(Template):
+    """The template of a message, but for its id and raw contents.
 
-    Inputs are held with their index among all inputs, and without data; outputs by index.
+    `counts` are the elements of the inputs that have raw contents.
     """
 
-    _fields = ("inputs", "outputs")
-    __slots__ = _fields
-
-    def __init__(
-        self, inputs: list[tuple[int, Tensor, Reference]], outputs: list[tuple[int, Reference]]
-    ) -> None:
-        self.inputs = inputs
-        self.outputs = outputs
-
-    def fill(self, request: InferRequest, resolve: Resolve, *, on_loop: bool) -> None:
-        """Add the inputs to `request`, which has the others, and set the places of its outputs."""
-        spans: list[Span] = []
-        for index, pattern, reference in self.inputs:
-            tensor = Tensor(pattern.name, pattern.datatype, pattern.shape, b"")
-            # Models may add to them.
-            if pattern.parameters:
-                tensor.parameters = pattern.parameters.copy()
-            spans.append(resolve(*reference))
-            read_input(tensor, spans[-1], request.model, on_loop=on_loop)
-            # In the order of the inputs, where the others already are.
-            request.inputs.insert(index, tensor)
-        for index, reference in self.outputs:
-            spans.append(place_output(request.outputs[index], reference, resolve))
-            request.binary_output = True  # typed contents exclude outputs in shared memory
-        take_spans(request, spans, on_loop=on_loop)
-
-
-class _MessageTemplate(Record):
-    """What a raw request says, apart from its data: `request` lacks id and data; never change it.
-
-    `counts` are the element counts of its inputs, `sizes` their sizes in bytes, -1 for BYTES.
-    Inputs in shared memory are only in `shared`, which is None if no tensor is there.
-    """
-
-    _fields = ("request", "counts", "sizes", "has_many_strings", "shared", "uses")
-    __slots__ = _fields
+    __slots__ = ("_uses", "counts", "has_many_strings", "tensors")
 
     def __init__(
         self,
-        request: InferRequest,
+        pattern: InferRequest,
         counts: list[int],
-        sizes: list[int],
-        has_many_strings: bool,
-        shared: _Shared | None,
-        uses: int = 0,
+        inputs: list[tuple[int, Reference]],
+        outputs: list[tuple[int, Reference]],
     ) -> None:
-        self.request = request
+        elsewhere = {index for index, _ in inputs}
+        self.tensors = [one for at, one in enumerate(pattern.inputs) if at not in elsewhere]
+        sizes = [
+            count * one.datatype.size_bytes or -1
+            for one, count in zip(self.tensors, counts, strict=True)
+        ]
+        super().__init__(pattern, sizes, inputs, outputs)
         self.counts = counts
-        self.sizes = sizes
-        self.has_many_strings = has_many_strings
-        self.shared = shared
-        self.uses = uses
+        self.has_many_strings = any(
+            size == -1 and count > INLINE_STRINGS for size, count in zip(sizes, counts, strict=True)
+        )
+        self._uses = 0
 
     def may_be_known(self, raw_count: int) -> bool:
         """Return whether to remember a layout too: from the second message on, up to a limit.
@@ -428,49 +393,39 @@ class _MessageTemplate(Record):
         With strings, each message may have a different length, so the number is limited. The raw
         contents must match the inputs, since a layout grows with their number.
         """
-        self.uses += 1
-        is_usual = self.shared is None and not self.has_many_strings
-        return is_usual and raw_count == len(self.counts) and 1 < self.uses <= _MOST_LAYOUTS
+        self._uses += 1
+        is_usual = not (self.inputs or self.outputs or self.has_many_strings)
+        return is_usual and raw_count == len(self.counts) and 1 < self._uses <= _MOST_LAYOUTS
 
-    def filled(self, raw: list[memoryview]) -> InferRequest:
-        """Return a new request with the i-th entry of `raw` as the i-th input's data."""
-        pattern = self.request
-        inputs: list[Tensor] = []
-        request = pattern.__copy__()  # copy.copy() would look for this method
-        request.inputs = inputs
-        if len(raw) != len(pattern.inputs):
-            check_entries(raw, pattern.inputs, pattern.model)
-        for index, tensor in enumerate(pattern.inputs):
-            data = raw[index]
-            parameters = tensor.parameters
-            if parameters:
-                parameters = parameters.copy()
-            inputs.append(Tensor(tensor.name, tensor.datatype, tensor.shape, data, parameters))
-            # One comparison for fixed sizes; -1 never equals a length, so BYTES are always checked.
-            if len(data) != self.sizes[index]:
-                check_raw(data, tensor, self.counts[index], pattern.model)
-        if self.shared is not None:  # it sets places in them
-            request.outputs = [copy(wanted) for wanted in pattern.outputs]
-        if pattern.parameters:
-            request.parameters = pattern.parameters.copy()
-        if pattern.sequence is not None:
-            request.sequence = copy(pattern.sequence)
-        return request
+    def read(self, raw: list[memoryview]) -> InferRequest:
+        """Return a new request with these raw contents. Raises InvalidRequest if they do not fit.
+
+        It lacks what is in shared memory.
+        """
+        model = self.pattern.model
+        if len(raw) != len(self.tensors):
+            check_entries(raw, self.tensors, model)
+        for index, size in enumerate(self.sizes):
+            # -1 never equals a length, so BYTES are always checked.
+            if len(raw[index]) != size:
+                check_raw(raw[index], self.tensors[index], self.counts[index], model)
+        data: list[Any] = raw
+        for index, _ in self.inputs:
+            data.insert(index, b"")
+        return self.filled(data)
 
 
 def _template(message: Any) -> _MessageTemplate:
-    items = _unshared(message.inputs)
     model = message.model_name
-    tensors = [described(item, model) for item in items]
-    for item in items:
+    found = [described(item, model) for item in message.inputs]
+    here = [REGION not in item.parameters for item in message.inputs]
+    for item in compress(message.inputs, here):
         check_no_contents(item, model)
     request = _named_request(message)
-    request.inputs = [tensor for tensor, _ in tensors]
-    sizes = [count * tensor.datatype.size_bytes or -1 for tensor, count in tensors]
-    many = any(
-        size == -1 and one[1] > INLINE_STRINGS for size, one in zip(sizes, tensors, strict=True)
-    )
-    return _MessageTemplate(request, [count for _, count in tensors], sizes, many, _shared(message))
+    request.inputs = [tensor for tensor, _ in found]
+    counts = [count for _, count in compress(found, here)]
+    inputs, outputs = _references(message)
+    return _MessageTemplate(request, counts, inputs, outputs)
 
 
 @lru_cache(maxsize=512)
@@ -506,10 +461,10 @@ def _decode_anew(
         template = _template(parse(_REQUEST, split.rest))
     if on_loop and template.has_many_strings:
         raise NotFast
-    request = template.filled(split.raw)
+    request = template.read(split.raw)
     request.id = decode_text(split.id)
-    if template.shared is not None:
-        template.shared.fill(request, resolve, on_loop=on_loop)
+    if template.inputs or template.outputs:
+        template.share(request, resolve, on_loop=on_loop)
     return request
 
 
@@ -521,7 +476,7 @@ def _remembered_template(rest: bytes) -> _MessageTemplate:
     """
     template = _template(parse(_REQUEST, rest))
     # Requests with the same bytes here are alike for all that follows.
-    template.request.batch_key = object()
+    template.pattern.batch_key = object()
     return template
 
 
@@ -536,7 +491,8 @@ def _all_shared_template(split: Split | None) -> _MessageTemplate | None:
 @lru_cache(maxsize=256)
 def _remembered_shared_template(rest: bytes) -> _MessageTemplate | None:
     message = parse(_REQUEST, rest)
-    return None if _unshared(message.inputs) else _template(message)
+    is_all = all(REGION in item.parameters for item in message.inputs)
+    return _template(message) if is_all else None
 
 
 def _decode_whole(data: Any, resolve: Resolve, *, on_loop: bool) -> InferRequest:
@@ -545,14 +501,16 @@ def _decode_whole(data: Any, resolve: Resolve, *, on_loop: bool) -> InferRequest
         check_field_count(data)
     message = parse(_REQUEST, data)
     request = _named_request(message)
-    items = _unshared(message.inputs)
+    items = [item for item in message.inputs if REGION not in item.parameters]
     if raw := message.raw_input_contents:
         request.inputs = raw_tensors(items, raw, request.model)
     else:
         request.inputs = typed_tensors(items, request.model)
-    shared = _shared(message)
-    if shared is not None:
-        shared.fill(request, resolve, on_loop=on_loop)
+    inputs, outputs = _references(message)
+    for index, _ in inputs:
+        request.inputs.insert(index, described(message.inputs[index], request.model)[0])
+    if inputs or outputs:
+        Template(request, [], inputs, outputs).share(request, resolve, on_loop=on_loop)
     return request
 
 
@@ -567,6 +525,8 @@ def _named_request(message: Any) -> InferRequest:
     )
     request.outputs = [_wanted(output) for output in message.outputs]
     take_parameters(request, message.parameters)
+    if any(REGION in output.parameters for output in message.outputs):
+        request.binary_output = True  # typed contents exclude outputs in shared memory
     return request
 
 
@@ -592,25 +552,19 @@ def _wanted(item: Any) -> WantedOutput:
     return wanted
 
 
-def _unshared(items: Any) -> list[Any]:
-    """Return the inputs whose data are in the message."""
-    return [item for item in items if REGION not in item.parameters]
-
-
-def _shared(message: Any) -> _Shared | None:
-    """Return the tensors of a ModelInferRequest that are in shared memory, None if none is."""
-    shared = _Shared([], [])
+def _references(message: Any) -> tuple[list[tuple[int, Reference]], list[tuple[int, Reference]]]:
+    """Return index and reference of the inputs, and of the outputs, that are in shared memory."""
+    inputs, outputs = [], []
     for index, item in enumerate(message.inputs):
         if REGION in item.parameters:
             if has_contents(item):
                 msg = f"tensor '{item.name}' has typed contents beside {REGION}, expected one"
                 raise InvalidRequest(msg)
-            tensor, _ = described(item, message.model_name)
-            shared.inputs.append((index, tensor, _reference(f"input '{item.name}'", item)))
+            inputs.append((index, _reference(f"input '{item.name}'", item)))
     for index, item in enumerate(message.outputs):
         if REGION in item.parameters:
-            shared.outputs.append((index, _reference(f"output '{item.name}'", item)))
-    return shared if shared.inputs or shared.outputs else None
+            outputs.append((index, _reference(f"output '{item.name}'", item)))
+    return inputs, outputs
 
 
 def _reference(what: str, item: Any) -> Reference:

@@ -19,7 +19,6 @@ holes for shapes (everything that depends on them would have to be decided again
 import re
 import struct
 from collections.abc import Callable, Iterable
-from copy import copy
 from functools import lru_cache
 from itertools import chain
 from math import prod
@@ -28,9 +27,8 @@ from typing import Any
 import msgspec
 
 from inferd.aio.inline import NotFast
-from inferd.core.request import InferRequest, Resolve, Span
+from inferd.core.request import InferRequest, Resolve
 from inferd.errors import InferdError
-from inferd.record import Record
 from inferd.tensor.dtype import DATATYPES, DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.json.data import FLAT
@@ -43,10 +41,8 @@ from inferd.wire.shared_memory import (
     Reference,
     decode_reference,
     output_reference,
-    place_output,
-    read_input,
-    take_spans,
 )
+from inferd.wire.template import Template
 from inferd.wire.v2.binary import Blobs
 
 MOST_BYTES = 8192
@@ -67,67 +63,52 @@ _NOTHING = memoryview(b"")
 _ARRAY = re.compile(rb'(?<!\\)"data": ?(\[[^\[\]"]*\])')
 
 
-class _Part(Record):
-    """What is known of an input, apart from its data.
+class _Part:
+    """Where the data of an input are.
 
-    The data are `size_bytes` of the body; or an array that `read` parses and `pack` packs, with
-    `after` as the text behind it, up to the next array or the end; or in shared memory at `shared`.
+    They are `size_bytes` of the body, none if in shared memory; or an array that `read` parses and
+    `pack` packs, with `after` as the text behind it, up to the next array or the end.
     """
 
-    _fields = ("name", "datatype", "shape", "size_bytes", "read", "pack", "after", "shared")
-    __slots__ = _fields
+    __slots__ = ("after", "pack", "read", "size_bytes")
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
-        name: str,
-        datatype: DataType,
-        shape: tuple[int, ...],
         size_bytes: int = 0,
         read: Callable[[bytes], list[Any]] | None = None,
         pack: Callable[..., bytes] = bytes,
         after: bytes = b"",
-        shared: Reference | None = None,
     ) -> None:
-        self.name = name
-        self.datatype = datatype
-        self.shape = shape
         self.size_bytes = size_bytes
         self.read = read
         self.pack = pack
         self.after = after
-        self.shared = shared
 
 
-class _TextTemplate:
-    """What one text says, apart from its id and elements; `request` lacks these and the model.
+class _TextTemplate(Template):
+    """A template found by its text: it begins with `before`, and its `parts` say how it goes on."""
 
-    `places` are the shared memory references of wanted outputs, with the outputs' indexes.
-    """
-
-    __slots__ = ("_before", "_is_shared", "_parts", "_places", "_request", "_size_bytes", "has_id")
+    __slots__ = ("_before", "_parts", "_size_bytes", "has_id")
 
     def __init__(
         self,
-        request: InferRequest,
+        pattern: InferRequest,
         before: bytes,
         parts: list[_Part],
-        places: list[tuple[int, Reference]],
+        inputs: list[tuple[int, Reference]],
+        outputs: list[tuple[int, Reference]],
         *,
         has_id: bool,
     ) -> None:
+        super().__init__(pattern, [], inputs, outputs)
         # All requests that a template fills are alike.
-        request.batch_key = object()
+        pattern.batch_key = object()
         self.has_id = has_id
-        self._places = places
-        self._is_shared = bool(places) or any(part.shared is not None for part in parts)
-        self._request = request
         self._before = before
         self._parts = parts
         self._size_bytes = sum(part.size_bytes for part in parts)
 
-    def filled(
-        self, text: bytes, at: int, data: memoryview, resolve: Resolve
-    ) -> InferRequest | None:
+    def read(self, text: bytes, at: int, data: memoryview, resolve: Resolve) -> InferRequest | None:
         """Return the request whose JSON part is `text`; its id ends at `at`.
 
         `data` is the binary part.
@@ -141,52 +122,26 @@ class _TextTemplate:
         if not text.startswith(before, at) or len(data) != self._size_bytes:
             return None
         at += len(before)
-        inputs = []
+        found: list[Any] = []
         for part in self._parts:
-            elements: object
-            if part.shared is not None:
-                elements = b""
-            elif part.read is None:
+            if part.read is None:
                 end = offset + part.size_bytes
-                elements = data[offset:end]
+                found.append(data[offset:end])
                 offset = end
             else:
                 # Flat arrays of numbers only, so the first bracket is the array's.
                 stop = text.find(b"]", at) + 1
                 if not text.startswith(part.after, stop):
                     return None
-                elements = part.pack(*part.read(text[at:stop]))  # raises for any other count
+                found.append(part.pack(*part.read(text[at:stop])))  # raises for any other count
                 at = stop + len(part.after)
-            inputs.append(Tensor(part.name, part.datatype, part.shape, elements))
         # Anything behind would be another text.
         if at != len(text):
             return None
-        pattern = self._request
-        request = pattern.__copy__()  # copy.copy() would look for this method
-        request.inputs = inputs
-        if pattern.parameters:
-            request.parameters = pattern.parameters.copy()
-        if pattern.sequence is not None:
-            request.sequence = copy(pattern.sequence)
-        if self._is_shared:
-            self._share(request, resolve)
+        request = self.filled(found)
+        if self.inputs or self.outputs:
+            self.share(request, resolve, on_loop=True)
         return request
-
-    def _share(self, request: InferRequest, resolve: Resolve) -> None:
-        """Resolve the shared memory of `request`."""
-        spans: list[Span] = []
-        for index, part in enumerate(self._parts):
-            reference = part.shared
-            if reference is not None:
-                span = resolve(reference[0], reference[1], reference[2])
-                spans.append(span)
-                read_input(request.inputs[index], span, request.model, on_loop=True)
-        if self._places:
-            # Each request has places of its own.
-            request.outputs = [one.__copy__() for one in request.outputs]
-        for number, reference in self._places:
-            spans.append(place_output(request.outputs[number], reference, resolve))
-        take_spans(request, spans, on_loop=True)
 
 
 class _AlikeTexts:
@@ -214,7 +169,7 @@ class Templates:
         self._alike = lru_cache(maxsize=_MOST_KEYS)(_alike)
         self._reader = JsonReader()
         # The next is often like the last one. None was: what has an id is not compared.
-        self._last = _TextTemplate(InferRequest(""), b"", [], [], has_id=True)
+        self._last = _TextTemplate(InferRequest(""), b"", [], [], [], has_id=True)
 
     def request(
         self, model: str, version: str, text: bytes, data: memoryview
@@ -227,7 +182,7 @@ class Templates:
         try:
             # Without an id in front the last template is tried before anything is searched.
             if not last.has_id:
-                request = last.filled(text, 0, data, self._resolve)
+                request = last.read(text, 0, data, self._resolve)
                 if request is not None:
                     request.model = model
                     request.version = version
@@ -238,7 +193,7 @@ class Templates:
             if alike is None:
                 return None
             for template in alike.templates:
-                request = template.filled(text, start, data, self._resolve)
+                request = template.read(text, start, data, self._resolve)
                 if request is not None:
                     self._last = template
                     request.model = model
@@ -282,31 +237,51 @@ class Templates:
             self._describe(request, document, blobs)
         except (NotFast, InferdError):
             return None
-        parts = _parts(document.inputs, list(zip(marks, pieces[1:], strict=True)))
+        shared: list[tuple[int, Reference]] = []
+        parts = _parts(document.inputs, list(zip(marks, pieces[1:], strict=True)), request, shared)
         if parts is None or document.id != (mark.decode() if start else None):
             return None
         places = _places(document.outputs or ())
         for number, _ in places:
-            request.outputs[number].place = None  # each request resolves its own
-        return _TextTemplate(request, pieces[0], parts, places, has_id=start > 0)
+            request.outputs[number].place = None  # the pattern keeps no memory
+        return _TextTemplate(request, pieces[0], parts, shared, places, has_id=start > 0)
 
 
 def _alike(_key: bytes) -> _AlikeTexts:
     return _AlikeTexts()
 
 
-def _parts(inputs: list[Input], holes: list[tuple[bytes, bytes]]) -> list[_Part] | None:
-    """Return the parts for `inputs`, None if one is unusual or the holes are not their data.
+def _parts(
+    inputs: list[Input],
+    holes: list[tuple[bytes, bytes]],
+    request: InferRequest,
+    shared: list[tuple[int, Reference]],
+) -> list[_Part] | None:
+    """Return the parts for `inputs`, which `request` gets, and `shared` where those are not here.
 
-    `holes` are pairs of a mark and the text behind it.
+    Return None if one is unusual or the holes are not their data. `holes` are pairs of a mark and
+    the text behind it.
     """
     parts = []
-    for one in inputs:
-        part = _binary(one) if one.parameters else _written(one, holes)
+    for index, one in enumerate(inputs):
+        datatype = DATATYPES.get(one.datatype)
+        if datatype is None:
+            return None
+        part: _Part | None
+        if one.parameters is None or not one.parameters:
+            part = _written(one, holes)
+        elif REGION in one.parameters:
+            reference = _reference(one, one.parameters)
+            if reference is None:
+                return None
+            shared.append((index, reference))
+            part = _Part()
+        else:
+            part = _binary(one, datatype, one.parameters)
         if part is None:
             return None
         parts.append(part)
-    # A hole that no input has claimed is something else that looks like one.
+        request.inputs.append(Tensor(one.name, datatype, one.shape, b""))
     return None if holes else parts
 
 
@@ -319,28 +294,24 @@ def _places(outputs: Iterable[Output]) -> list[tuple[int, Reference]]:
     ]
 
 
-def _shared(one: Input) -> _Part | None:
-    datatype, parameters = DATATYPES.get(one.datatype), one.parameters or {}
-    if datatype is None or one.data is not msgspec.UNSET or not parameters.keys() <= PARAMETERS:
+def _reference(one: Input, parameters: dict[str, Any]) -> Reference | None:
+    if one.data is not msgspec.UNSET or not parameters.keys() <= PARAMETERS:
         return None
     region, offset, size_bytes = map(parameters.get, (REGION, OFFSET, SIZE))
     try:
-        reference = decode_reference(one.name, region, offset, size_bytes)
+        return decode_reference(one.name, region, offset, size_bytes)
     except InferdError:
         return None
-    return _Part(one.name, datatype, one.shape, shared=reference)
 
 
-def _binary(one: Input) -> _Part | None:
-    if one.parameters is not None and REGION in one.parameters:
-        return _shared(one)
-    datatype, size_bytes = DATATYPES.get(one.datatype), (one.parameters or {}).get(_BINARY_SIZE)
-    if datatype is None or datatype is DataType.BYTES or type(size_bytes) is not int:
+def _binary(one: Input, datatype: DataType, parameters: dict[str, Any]) -> _Part | None:
+    size_bytes = parameters.get(_BINARY_SIZE)
+    if datatype is DataType.BYTES or type(size_bytes) is not int:
         return None
-    is_usual = len(one.parameters or {}) == 1 and one.data is msgspec.UNSET and -1 not in one.shape
+    is_usual = len(parameters) == 1 and one.data is msgspec.UNSET and -1 not in one.shape
     if not is_usual or size_bytes != datatype.size_bytes * prod(one.shape):
         return None
-    return _Part(one.name, datatype, one.shape, size_bytes)
+    return _Part(size_bytes)
 
 
 def _written(one: Input, holes: list[tuple[bytes, bytes]]) -> _Part | None:
@@ -350,9 +321,9 @@ def _written(one: Input, holes: list[tuple[bytes, bytes]]) -> _Part | None:
     mark, after = holes.pop(0)
     if bytes(one.data) != mark:
         return None
-    datatype, read, code = flat
+    _, read, code = flat
     count = prod(one.shape)
     if count > MOST_BYTES:  # no such text has room for so many
         return None
     pack = struct.Struct(f"<{count}{code}").pack
-    return _Part(one.name, datatype, one.shape, 0, read, pack, after)
+    return _Part(0, read, pack, after)
