@@ -4,7 +4,8 @@ mypyc compiles a written `__init__` to a C function, and attributes to the field
 generated classes have neither (docs/decisions/0010-compiled.md).
 """
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 
 class Record:
@@ -36,7 +37,9 @@ def fields_of(kind: Any) -> tuple[str, ...]:
     """Return the names of the fields of a class of records."""
     # Compiled, a class knows its attributes instead of its annotations and its code.
     attributes: tuple[str, ...] = getattr(kind, "__mypyc_attrs__", ())
-    found: tuple[str, ...] = kind._fields or tuple(name for name in attributes if not name.startswith("_"))
+    found: tuple[str, ...] = kind._fields or tuple(
+        name for name in attributes if not name.startswith("_")
+    )
     if found or (found := tuple(kind.__annotations__)):
         return found
     code = kind.__init__.__code__

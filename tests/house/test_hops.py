@@ -114,7 +114,7 @@ BINARY_HOPS = [
 
 TRTIS_HOPS = [  # of a request like one before but for its id and values
     *READ,
-    "known_head.ChangingHead.read",
+    "head_template.HeadTemplate.read",
     "connection.HttpConnection._answer",
     "routes.HttpRoutes.begin",
     "http_infer.TrtisInference.begin",

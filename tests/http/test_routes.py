@@ -4,7 +4,7 @@ import pytest
 
 from inferd.errors import DocumentNotFound, Restricted, TooLarge
 from inferd.http.access import Access, Secret
-from inferd.http.known_head import NO_VARIATIONS
+from inferd.http.head_template import NO_VARIATIONS
 from inferd.http.message import NO_REQUEST, HttpAnswer
 from inferd.http.router import Route, Router
 from inferd.http.routes import Routes

@@ -16,8 +16,8 @@ from inferd.errors import InferdError
 from inferd.http.access import OPEN, Access
 from inferd.http.coder import Coder
 from inferd.http.failure import FailureLog, forget_frames
+from inferd.http.head_template import Variations
 from inferd.http.header_forward import HeaderForward
-from inferd.http.known_head import Variations
 from inferd.http.message import HttpAnswer, HttpError, HttpRequest
 from inferd.http.overload import RETRY_AFTER
 from inferd.http.router import Route, Router, Target

@@ -1,6 +1,7 @@
 """Heads of HTTP/1.1 answers (RFC 9112, sections 4 to 6)."""
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from inferd.client.errors import BadAnswer
@@ -27,8 +28,14 @@ class AnswerHead(NamedTuple):
     """Whether the connection ends after it."""
 
 
+# Parsing a head costs more than a lookup, and most are repeated: answers to the same call differ by
+# their length at most, and a Date in each second of some servers.
+@lru_cache(maxsize=64)
 def parse_answer_head(block: bytes) -> AnswerHead:
-    """Return what is in `block`, the bytes before the empty line. Raises BadAnswer."""
+    """Return what is in `block`, the bytes before the empty line: never change it.
+
+    Raises BadAnswer.
+    """
     # Decodes any byte: what the server has put there cannot fail here.
     first, *lines = block.decode("latin-1").split("\r\n")
     found = _STATUS_LINE.fullmatch(first)

@@ -6,8 +6,8 @@ from typing import Any
 from inferd.compiled import mypyc_attr
 from inferd.errors import DocumentNotFound, InferdError, TooLarge
 from inferd.http.access import Headers
+from inferd.http.head_template import Variations
 from inferd.http.header_forward import HeaderForward
-from inferd.http.known_head import Variations
 from inferd.http.message import HttpAnswer, HttpError, HttpRequest
 from inferd.http.router import Router, path_of
 

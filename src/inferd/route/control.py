@@ -14,7 +14,7 @@ from inferd.errors import InferdError, InvalidRequest, Unavailable
 from inferd.http.failure import FailureLog
 from inferd.http.grpc.handler import Call, Method, Stream, Unary
 from inferd.http.grpc.messages import UNAVAILABLE, GrpcFault
-from inferd.http.known_head import Variations
+from inferd.http.head_template import Variations
 from inferd.http.message import REASONS, HttpAnswer, HttpError, HttpRequest
 from inferd.http.router import Router, path_of
 from inferd.http.routes import Routes

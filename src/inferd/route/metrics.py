@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inferd.errors import InferdError
-from inferd.http.known_head import Variations
+from inferd.http.head_template import Variations
 from inferd.http.message import HttpAnswer, HttpError, HttpRequest
 from inferd.http.router import Router, path_of
 from inferd.http.routes import Routes

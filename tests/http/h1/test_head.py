@@ -7,12 +7,11 @@ import pytest
 from inferd.http.h1.head import (
     MOST_HEADS,
     MOST_REMEMBERED_BYTES,
-    MOST_TEXTS,
     HeadReader,
     unread_request,
 )
+from inferd.http.head_template import Variations
 from inferd.http.header_forward import HeaderForward
-from inferd.http.known_head import Variations
 from inferd.http.message import HttpError, parse_head
 
 VARIATIONS = Variations(b"nv-inferrequest")
@@ -59,8 +58,7 @@ def test_heads_to_many_models_and_of_many_lengths_are_read_by_turns():
             heads.read(head := head_to(model, length % 20 * 7))
             assert (heads.head, heads.length) == (head, length % 20 * 7)
             assert heads.request == parse_head(head)
-    assert len(heads._known) == MOST_HEADS
-    assert len(heads._texts) <= MOST_TEXTS
+    assert len(heads._templates) == MOST_HEADS
 
 
 def test_the_same_head_is_not_read_again_nor_one_with_another_length_parsed():
@@ -69,9 +67,9 @@ def test_the_same_head_is_not_read_again_nor_one_with_another_length_parsed():
     first = heads.request
     for length in (22, 1, 22):
         heads.read(head_to(b"m", length))
-        assert heads.length == length
-        assert (heads.request is first) is (length == 1)
-    assert len(heads._known) == 1
+        assert heads.length == length and heads.request is first
+        assert first == parse_head(head_to(b"m", length))
+    assert len(heads._templates) == 1
     with pytest.raises(HttpError) as caught:
         heads.read(head_to(b"m", 101))
     assert caught.value.status == 413
@@ -85,7 +83,7 @@ def test_heads_with_ids_are_known_until_another_comes():
         assert (heads.head, heads.length) == (b"", 7) and heads.changing is not None
         heads.read(head_to(b"m", 8))
         assert (heads.head, heads.length) == (head_to(b"m", 8), 8) and heads.changing is None
-    assert (len(heads._known), len(heads._texts), len(heads._changing)) == (1, 1, 1)
+    assert len(heads._templates) == 2
 
 
 def test_heads_with_ids_to_many_models_are_read_by_turns():
@@ -99,14 +97,14 @@ def test_heads_with_ids_to_many_models_are_read_by_turns():
             buffer = bytearray(head_to(model, 7, b"NV-InferRequest: id: 77\r\n"))
             assert heads.changing.read(buffer, 0, len(buffer)) == len(buffer)
             assert heads.request == parse_head(bytes(buffer))
-    assert len(heads._changing) == MOST_HEADS
+    assert len(heads._templates) == MOST_HEADS
 
 
 def test_a_long_head_is_kept_only_as_the_last_one():
     heads = HeadReader(10000, 100, None)
     heads.read(long := head_to(b"m", more=b"A: " + b"b" * MOST_REMEMBERED_BYTES + b"\r\n"))
     assert heads.head == long
-    assert not heads._known and not heads._texts
+    assert not heads._templates
 
 
 def test_headers_that_are_forwarded_are_those_of_each_head():

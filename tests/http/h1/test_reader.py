@@ -6,7 +6,7 @@ import pytest
 from inferd.config.server import ServerConfig
 from inferd.errors import TooLarge
 from inferd.http.h1.reader import RequestReader
-from inferd.http.known_head import NO_VARIATIONS
+from inferd.http.head_template import NO_VARIATIONS
 from inferd.http.message import HttpError
 from inferd.http.router import Router
 from inferd.http.routes import Routes

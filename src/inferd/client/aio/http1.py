@@ -1,7 +1,7 @@
 """AsyncRestConnection: one call of REST after the other on a connection (RFC 9112)."""
 
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Any
 
 from inferd.client.aio.io import AsyncByteStream
 from inferd.client.aio.reader import AsyncReader
@@ -10,10 +10,6 @@ from inferd.client.errors import BadAnswer, ConnectionLost
 from inferd.client.failures import not_http
 from inferd.client.heads import CHUNKED, UNTIL_CLOSED, AnswerHead, chunk_size, parse_answer_head
 from inferd.client.settings import ClientSettings
-
-# Answers to the same call differ by their length at most, and a Date in each second of some
-# servers: few are alike for long, and what is forgotten is only parsed again.
-_KNOWN_HEADS: Final = 16
 
 
 class AsyncRestConnection:
@@ -28,8 +24,6 @@ class AsyncRestConnection:
         self._max_bytes = settings.max_answer_bytes
         # The same in each request, so put together once.
         self._host = f" HTTP/1.1\r\nHost: {target.authority}\r\n"
-        # Heads by their bytes: parsing one costs more than a lookup, and most are repeated.
-        self._known: dict[bytes, AnswerHead] = {}
 
     async def start(self) -> None:
         """Do what comes before the first call: nothing."""
@@ -115,12 +109,7 @@ class AsyncRestConnection:
     async def _head(self) -> AnswerHead:
         while True:
             block = await self._block()
-            head = self._known.get(block)
-            if head is None:
-                head = parse_answer_head(block)
-                if len(self._known) >= _KNOWN_HEADS:
-                    self._known.clear()
-                self._known[block] = head
+            head = parse_answer_head(block)
             # 1xx are interim (RFC 9110, section 15.2), such as 103 of a proxy; the answer follows.
             if head.status >= 200:
                 break

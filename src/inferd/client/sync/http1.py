@@ -2,7 +2,7 @@
 """RestConnection: one call of REST after the other on a connection (RFC 9112)."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from inferd.client.call import SMALL_BYTES, ClientCall, ServerAnswer
 from inferd.client.errors import BadAnswer, ConnectionLost
@@ -11,10 +11,6 @@ from inferd.client.heads import CHUNKED, UNTIL_CLOSED, AnswerHead, chunk_size, p
 from inferd.client.settings import ClientSettings
 from inferd.client.sync.io import ByteStream
 from inferd.client.sync.reader import Reader
-
-# Answers to the same call differ by their length at most, and a Date in each second of some
-# servers: few are alike for long, and what is forgotten is only parsed again.
-_KNOWN_HEADS: Final = 16
 
 
 class RestConnection:
@@ -29,8 +25,6 @@ class RestConnection:
         self._max_bytes = settings.max_answer_bytes
         # The same in each request, so put together once.
         self._host = f" HTTP/1.1\r\nHost: {target.authority}\r\n"
-        # Heads by their bytes: parsing one costs more than a lookup, and most are repeated.
-        self._known: dict[bytes, AnswerHead] = {}
 
     def start(self) -> None:
         """Do what comes before the first call: nothing."""
@@ -114,12 +108,7 @@ class RestConnection:
     def _head(self) -> AnswerHead:
         while True:
             block = self._block()
-            head = self._known.get(block)
-            if head is None:
-                head = parse_answer_head(block)
-                if len(self._known) >= _KNOWN_HEADS:
-                    self._known.clear()
-                self._known[block] = head
+            head = parse_answer_head(block)
             # 1xx are interim (RFC 9110, section 15.2), such as 103 of a proxy; the answer follows.
             if head.status >= 200:
                 break

@@ -3,15 +3,8 @@
 import re
 from string import ascii_letters, digits
 
+from inferd.http.head_template import NO_VARIATIONS, HeadTemplate, Variations, head_template
 from inferd.http.header_forward import HeaderForward
-from inferd.http.known_head import (
-    NO_VARIATIONS,
-    ChangingHead,
-    KnownHead,
-    Variations,
-    changing_head,
-    known_head,
-)
 from inferd.http.message import NO_REQUEST, HttpError, HttpRequest, body_length, parse_head
 
 _BARE_END = re.compile(rb"\n\r?\n")
@@ -20,31 +13,25 @@ _FIRST_BYTES = frozenset(f"{ascii_letters}{digits}!#$%&'*+-.^_`|~".encode())
 
 
 MOST_HEADS = 8
-"""How many heads a connection remembers to recognize similar ones, to other targets."""
-
-MOST_TEXTS = 16
-"""How many heads a connection remembers to recognize equal ones."""
+"""How many templates a connection keeps: heads of requests to other targets."""
 
 MOST_REMEMBERED_BYTES = 2048
 """Longer heads are remembered only until the next one."""
 
 
 class HeadReader:
-    """Reads one head after the other and remembers some: most clients repeat the same ones.
+    """Reads one head after the other and keeps templates: most clients repeat the same ones.
 
     `head` is the text of the last one, `request` its parsed form, `length` the length of the body,
-    -1 if chunked. If the last head has an id, which the next one will not repeat, it is in
-    `changing`, and `head` is empty. `forward` chooses the headers that are forwarded; `variations`
-    says in what the heads of one client differ.
+    -1 if chunked. If the last head has an id, which the next one will not repeat, its template is
+    in `changing`, and `head` is empty. `forward` chooses the headers that are forwarded: then only
+    equal heads are alike. `variations` says in what the heads of one client differ.
     """
 
     __slots__ = (
-        "_changing",
         "_forward",
-        "_known",
-        "_max_body_bytes",
-        "_max_bytes",
-        "_texts",
+        "_limits",
+        "_templates",
         "_variations",
         "changing",
         "head",
@@ -59,72 +46,41 @@ class HeadReader:
         forward: HeaderForward | None,
         variations: Variations = NO_VARIATIONS,
     ) -> None:
-        self._max_bytes = max_bytes
-        self._max_body_bytes = max_body_bytes
+        self._limits = max_bytes, max_body_bytes
         self._forward = forward
         self._variations = variations
-        self._texts: dict[bytes, tuple[HttpRequest, int]] = {}
-        self._known: list[KnownHead] = []
-        self._changing: list[tuple[ChangingHead, HttpRequest, int]] = []
+        self._templates: list[HeadTemplate] = []
         self.head = b""
-        self.changing: ChangingHead | None = None
+        self.changing: HeadTemplate | None = None
         self.request = NO_REQUEST
         self.length = 0
 
     def read(self, head: bytes) -> None:
         """Read a head that differs from the last one. Raises HttpError."""
-        # Heads with an id in them come first: their client never repeats one exactly.
-        for changing, request, length in self._changing:
-            if changing.read(head, 0, len(head)):
-                self.head, self.changing, self.request, self.length = b"", changing, request, length
-                return
-        found = self._texts.get(head) or self._like_another(head)
-        if found is not None:
-            self.head, self.changing = head, None
-            self.request, self.length = found
-            return
-        # After the known ones, which were short enough.
-        if len(head) > self._max_bytes:
+        found: HeadTemplate | None = None
+        for template in self._templates:
+            if template.read(head, 0, len(head)):
+                found = template
+                break
+        if found is None:
+            found = self._learned(head)
+        self.head = b"" if found.has_id else head
+        self.changing = found if found.has_id else None
+        self.request, self.length = found.request, found.length
+
+    def _learned(self, head: bytes) -> HeadTemplate:
+        """Return the template of `head`, which is like none before."""
+        if len(head) > self._limits[0]:
             raise self._too_large(head)
         request, length = self._parsed(head)
-        self.head, self.request, self.length = head, request, length
-        self.changing = None
         # Forwarded headers are chosen when a head is parsed, and would be the old ones.
         if self._forward is None:
-            self.changing = changing_head(head, request, self._variations, self._max_bytes)
-            if self.changing is not None:
-                self.head = b""
-                if len(head) <= MOST_REMEMBERED_BYTES:
-                    latest = self._changing[1 - MOST_HEADS :]
-                    self._changing = [*latest, (self.changing, request, length)]
-                return
+            template = head_template(head, request, length, self._variations, self._limits)
+        else:
+            template = HeadTemplate([], head, request, length, self._limits, b"")
         if len(head) <= MOST_REMEMBERED_BYTES:
-            self._remember(head, request, length)
-            if self._forward is None:
-                self._known = [
-                    *self._known[1 - MOST_HEADS :],
-                    known_head(head, request, self._variations),
-                ]
-
-    def _like_another(self, head: bytes) -> tuple[HttpRequest, int] | None:
-        """Return request and body length of a head that differs from a known one only in lengths.
-
-        None for any other head.
-        """
-        if len(head) > self._max_bytes or len(head) > MOST_REMEMBERED_BYTES:
-            return None
-        for known in self._known:
-            request = known.request(head)
-            if request is not None:
-                length = body_length(request, self._max_body_bytes)
-                self._remember(head, request, length)
-                return request, length
-        return None
-
-    def _remember(self, head: bytes, request: HttpRequest, length: int) -> None:
-        if len(self._texts) >= MOST_TEXTS:
-            self._texts.clear()
-        self._texts[head] = request, length
+            self._templates = [*self._templates[1 - MOST_HEADS :], template]
+        return template
 
     def _parsed(self, head: bytes) -> tuple[HttpRequest, int]:
         request = parse_head(head, self._forward)
@@ -135,11 +91,11 @@ class HeadReader:
             and not request.is_http_10
         ):
             raise HttpError(417, "Expect may only be 100-continue")
-        return request, body_length(request, self._max_body_bytes)
+        return request, body_length(request, self._limits[1])
 
     def check_partial(self, buffer: bytearray, start: int, end: int) -> None:
         """Raise HttpError if buffer[start:end] can no longer become the head of a request."""
-        if end - start > self._max_bytes:
+        if end - start > self._limits[0]:
             raise self._too_large(buffer[start:end])
         # Told at once, since such a client would wait for an answer until the timeout.
         if _BARE_END.search(buffer, start, end):
@@ -148,7 +104,7 @@ class HeadReader:
             raise HttpError(400, "this is not HTTP/1.1; is the client speaking TLS or HTTP/2?")
 
     def _too_large(self, head: bytes | bytearray) -> HttpError:
-        limit = self._max_bytes
+        limit = self._limits[0]
         # The request line alone is too long.
         if not 0 <= head.find(b"\r\n") < limit:
             return HttpError(414, "the URL is too long")

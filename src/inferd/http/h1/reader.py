@@ -114,9 +114,12 @@ class RequestReader:
         # A comparison of bytes in place of parsing: the most frequent case.
         if head and self.buffer.startswith(head, start, end):
             start += len(head)
-        elif heads.changing is None or not (start := heads.changing.read(self.buffer, start, end)):
-            start = self._read_head()
-            if not start:
+        else:
+            template = heads.changing
+            start = 0 if template is None else template.read(self.buffer, start, end)
+            if template is not None and start:
+                heads.length = template.length
+            elif not (start := self._read_head()):
                 return None
         request, length = heads.request, heads.length
         body_end = start + length

@@ -1,13 +1,14 @@
-"""Heads that are read by what is known of earlier ones say the same as when they are parsed."""
+"""Heads that are read by the template of an earlier one say the same as when they are parsed."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferd.http.known_head import Variations, changing_head, known_head
-from inferd.http.message import HttpError, parse_head
+from inferd.http.head_template import Variations, head_template
+from inferd.http.message import HttpError, body_length, parse_head
 
 VARIATIONS = Variations(b"nv-inferrequest", (b"inference-header-content-length",))
+MAX_BODY_BYTES = 10**16
 
 
 # --- heads that differ in NV-InferRequest alone ---
@@ -22,20 +23,26 @@ def head_of(lines, value="id: 7"):
 
 def parsed(head):
     try:
-        return parse_head(head)
+        body_length(request := parse_head(head), MAX_BODY_BYTES)
     except HttpError:
         return None
+    return request
+
+
+def template_of(before, max_bytes=65536):
+    request = parse_head(before)
+    length = body_length(request, MAX_BODY_BYTES)
+    return head_template(before, request, length, VARIATIONS, (max_bytes, MAX_BODY_BYTES))
 
 
 def read_behind(before, head, max_bytes=65536):
     """The request that `head` behind `before` makes, and where it ends, 0: that is to be parsed."""
-    request = parse_head(before)
-    changing = changing_head(before, request, VARIATIONS, max_bytes)
-    if changing is None:
-        return request, 0
+    template = template_of(before, max_bytes)
     buffer = bytearray(b"what was before" + head + b"what is behind")
-    end = changing.read(buffer, 15, 15 + len(head))
-    return request, end - 15 if end else 0
+    end = template.read(buffer, 15, 15 + len(head))
+    if end:
+        assert template.length == body_length(template.request, MAX_BODY_BYTES)
+    return template.request, end - 15 if end else 0
 
 
 @given(
@@ -107,7 +114,8 @@ def sized_head(lines=(), length=" 7", name="Content-Length"):
 
 def read_like(before, head):
     """What `head` says as one that is like `before`, None: it is to be parsed."""
-    return known_head(before, parse_head(before), VARIATIONS).request(head)
+    found, end = read_behind(before, head)
+    return found if end else None
 
 
 @given(
@@ -133,13 +141,26 @@ def test_a_head_with_other_lengths_is_not_parsed_anew(name):
     assert read_like(before, head) == parse_head(head)
 
 
-def test_what_a_head_says_does_not_change_with_the_next_one():
-    before, head = sized_head(), sized_head((), " 9")
-    first = parse_head(before)
-    known = known_head(before, first, VARIATIONS)
-    second = known.request(head)
-    assert known.request(before) == first == parse_head(before)
-    assert second == parse_head(head)
+def test_a_head_that_does_not_fit_changes_nothing():
+    before = sized_head()
+    template = template_of(before)
+    for bad in (sized_head((), " 9")[:-1], sized_head(["A: b"], " 9"), sized_head((), " 9x")):
+        assert not template.read(bad, 0, len(bad))
+    large = sized_head((), f" {MAX_BODY_BYTES // 10 - 1}")
+    small = template_of(before)
+    small._max_body_bytes = 8
+    assert template.read(large, 0, len(large)) and not small.read(large, 0, len(large))
+    assert small.request == parse_head(before) and small.length == 7
+
+
+def test_an_id_and_lengths_may_change_together():
+    before, head = (
+        head_of([f"Content-Length: {size}", f"Inference-Header-Content-Length: {size}"], value)
+        for size, value in ((7, "id: 1"), (123, "id: 22"))
+    )
+    template = template_of(before)
+    assert template.has_id and template.read(head, 0, len(head)) == len(head)
+    assert (template.request, template.length) == (parse_head(head), 123)
 
 
 @pytest.mark.parametrize(
