@@ -46,7 +46,7 @@ class Together:
 
     def scheduler(self, number, model, version="1"):
         """Return the scheduler of a model's version in process `number`."""
-        return self.engines[number]._find(model, version).scheduler
+        return self.engines[number].find(model, version).scheduler
 
     def owner(self, model):
         """Return the number of the process that has the model's only instances."""
@@ -58,7 +58,7 @@ class Together:
         return (self.owner(model) + 1) % len(self.engines)
 
     def instance_counts(self, model):
-        return [len(e._find(model, "").instances.places) for e in self.engines]
+        return [len(e.find(model, "").instances.places) for e in self.engines]
 
     def counted(self, model):
         """Return the successes, failures and executions of a model in each process."""

@@ -368,9 +368,9 @@ def test_while_processes_change_a_version_each_has_the_old_and_the_new_one(toget
         async with together(2, explicit, m=(SINGLE + INT_CONFIG, TWICE)) as all_:
             owner, other = all_.engines[all_.owner("m")], all_.engines[all_.other("m")]
             await other.infer(ask("m", IN=[1]))
-            await owner.unload(UnloadRequest("m"))
+            await owner.changes.unload(UnloadRequest("m"))
             found = [values(await other.infer(ask("m", IN=[2])))]
-            await owner.load(LoadRequest("m"))
+            await owner.changes.load(LoadRequest("m"))
             found.append(values(await other.infer(ask("m", IN=[3]))))
             await other.changes.unload(UnloadRequest("m"))
             return found
@@ -387,7 +387,7 @@ def test_an_owner_without_the_version_says_so(together, ask):
             (all_.root / "m" / "config.pbtxt").write_text(
                 (SINGLE + INT_CONFIG).replace("dims: [ -1 ]", "dims: [ 3 ]")
             )
-            await owner.load(LoadRequest("m"))
+            await owner.changes.load(LoadRequest("m"))
             # Checked for other dims than the owner's: the old version runs it, while it is there.
             found = values(await other.infer(ask("m", IN=[2])))
             owner.exchange.owned.remove(owner.exchange.owned._versions["m", "1"][0])
@@ -454,7 +454,7 @@ def test_a_server_of_one_process_forwards_nothing(ask, tmp_path, together):
         async with together(2, m=(INT_CONFIG, TWICE)) as all_:
             alone = Engine()
             await alone.load_all([all_.root])
-            kinds = [type(e._find("m", "").scheduler) for e in (alone, *all_.engines)]
+            kinds = [type(e.find("m", "").scheduler) for e in (alone, *all_.engines)]
             assert alone.exchange is None
             await alone.close(30)
             return kinds
@@ -527,7 +527,7 @@ def test_an_answer_that_was_passed_on_is_kept_where_it_was_requested(together, a
             owner, other = all_.owner("m"), all_.other("m")
             asks = [ask("m", INPUT0=[[1]]) for _ in range(2)]
             found = [values(await all_.engines[other].infer(one)) for one in asks]
-            statistics = [e.statistics("m")[0] for e in all_.engines]
+            statistics = [e.whole.statistics("m")[0] for e in all_.engines]
             return found, [
                 (statistics[n].inference_stats.cache_hit.count, statistics[n].execution_count)
                 for n in (other, owner)
@@ -564,7 +564,7 @@ def test_what_its_owner_refuses_is_counted_as_refused(together, ask, until):
             await until(lambda: all_.scheduler(owner, "m").pending_count == 1)
             with pytest.raises(Overloaded, match="Exceeds maximum queue size"):
                 await other.infer(ask("m", INPUT0=[[1]]))
-            counted = all_.counted("m"), other._find("m", "").counts.refused_count
+            counted = all_.counted("m"), other.find("m", "").counts.refused_count
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)
             return counted
@@ -591,7 +591,7 @@ def test_all_processes_show_the_same_configuration(together):
     async def go():
         models = {"written": (written, TWICE), "completed": ('backend: "python"', completed)}
         async with together(3, **models) as all_:
-            return [[e.shown_config(name, "") for e in all_.engines] for name in models]
+            return [[e.find(name, "").shown_config() for e in all_.engines] for name in models]
 
     for configs in asyncio.run(go()):
         assert configs[0] == configs[1] == configs[2]

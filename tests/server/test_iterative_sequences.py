@@ -208,7 +208,7 @@ def test_a_client_that_leaves_between_rounds_ends_them(repository, transport):
         async for _ in responses:
             responses.cancel()
             break
-        scheduler = clients.server.engine._find("rounds", "").scheduler
+        scheduler = clients.server.engine.find("rounds", "").scheduler
         async with asyncio.timeout(30):
             while scheduler._live:
                 await clients.http.is_server_live()

@@ -7,6 +7,7 @@ from http_wire import Wire
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from inferd.http.h1.connection import PROBE_S
 from inferd.http.turns import Turns
 
 TROUBLE = [
@@ -332,6 +333,7 @@ async def test_an_answer_of_a_lost_connection_is_not_written(models, infer, capl
 async def test_a_half_closed_client_with_many_slow_requests_is_probed_once_at_a_time(models, infer):
     engine, held = models()
     wire = Wire(engine)
+    began = asyncio.get_running_loop().time()
     wire.send(infer([1.5], model="held") * 5)
     assert wire.connection.eof_received()
     for _ in range(5):
@@ -340,7 +342,9 @@ async def test_a_half_closed_client_with_many_slow_requests_is_probed_once_at_a_
         held.release.clear()  # the next one is slow again
     while not wire.transport.is_closed:  # noqa: ASYNC110  nothing else tells that all is done
         await asyncio.sleep(0)
-    assert b"".join(wire.transport.written).count(b"102 Processing") == 1
+    took_s = asyncio.get_running_loop().time() - began
+    probes = b"".join(wire.transport.written).count(b"102 Processing")
+    assert 1 <= probes <= 2 + took_s / PROBE_S  # five at once would be five in no time
     assert [status for status, _ in wire.answers()] == [200] * 5
     wire.end()
 

@@ -44,8 +44,11 @@ class Admission:
         for member in joining:
             self._catch_up(member)
         up_to_date = [one for one in joining if not one.replaying]
+        # A change that is under way was begun without those that join,
+        # and would be missing from them.
         if not up_to_date or not self._changes.is_idle:
             return []
+        # All at once, so that the first request to any of them finds the server whole.
         if is_start and len(up_to_date) < self._process_count:
             return []
         like = (answering or up_to_date)[0]
@@ -57,6 +60,7 @@ class Admission:
             return
         entry = self._changes.journal.after(member.reached)
         if entry is not None:
+            # One at a time: the next is sent when it is done, so that they are made in order.
             member.replaying = entry.change
             member.reached = entry.place
             is_last = self._changes.journal.after(entry.place) is None
@@ -67,6 +71,8 @@ class Admission:
         """Tell whether a process serves what `like` does; end it if it does not."""
         others = unlike(like.serves, member.serves, is_start=is_start)
         if not is_start:
+            # What does not load here, but is served by the others, would be
+            # an error of every other request.
             others += sorted(like.serves.keys() - member.serves.keys())
         if others:
             text = "process %d would not serve %s as the others do, %s: ending it"

@@ -189,10 +189,12 @@ class Fleet:
         was_draining = member.state is State.DRAINING
         if not was_draining and not self.is_stopping:
             log.error("process %d ended: %s", member.slot, why)
+            # A replacement may be under way: then the slot has a process already.
             if not self.members.has_another(member.slot):
                 now = self._clock()
                 served_s = None if member.ready_s is None else now - member.ready_s
                 self.restarts.ended(member.slot, now, served_s=served_s)
+        # After it has left the members: what this decides is told to those that live.
         self.changes.lost(number)
         self.inquiries.lost(number)
         self.replacements.lost(member)
@@ -202,6 +204,7 @@ class Fleet:
             self.replacements.go_on()
         if self.is_stopping:
             self._end_if_empty()
+        # Only with nobody serving: one that serves is better than a server that ends.
         elif self.restarts.is_hopeless(self._clock()) and not self.members.ready():
             log.error("ending: processes end again and again before they are ready")
             self.stop(1)
@@ -216,6 +219,8 @@ class Fleet:
         """
         ready = self.members.ready()
         if self.is_stopping:
+            # At the end the last connections still go somewhere, to processes that were loading
+            # too: they answer that the server ends.
             ready = ready or [one for one in self.members if one.state is not State.DRAINING]
         elif not self.has_begun:
             ready = self.members.of(0)
@@ -237,6 +242,8 @@ class Fleet:
                     now - member.heard_s,
                 )
                 self._shell.kill(member.number)
+                # Killed already; the end is heard later, and the log should not
+                # say it at each check until then.
                 member.heard_s = now
             elif member.state is State.DRAINING and now > member.drain_by_s:
                 log.error("process %d did not end in time: ending it", member.slot)
@@ -264,6 +271,8 @@ class Fleet:
         self.is_stopping = True
         self.replacements.stop()
         for member in self.members:
+            # First they only say that they are not ready, so that load balancers look elsewhere;
+            # connections are taken for the delay.
             self._tell(member.number, Leave())
         if self._rules.delay_s:
             self._close_s = self._clock() + self._rules.delay_s
@@ -318,6 +327,8 @@ class Fleet:
             return
         member.state = State.JOINING
         member.serves = message.serves
+        # The first process speaks for all, as their reports are alike;
+        # until it has loaded, any other may.
         if self._loaded is None or member.slot == 0:
             self._loaded = message
         self._advance()
@@ -356,12 +367,17 @@ class Fleet:
         is_start = not self.has_begun
         self._begin(self._admission.advance(self._answering(), is_start=is_start))
         if not any(one.state in (State.LOADING, State.JOINING) for one in self.members):
+            # Only when nobody is starting: who is amid the journal needs what it undoes, too.
             self.changes.journal.tidy()
+        # A process that joins has to make all changes first; if new
+        # ones kept beginning, it never would.
         self.changes.hold(is_held=any(map(_is_in_the_way, self.members)))
         self.changes.advance(one.number for one in self._answering())
 
     def _answering(self) -> list[Member]:
         """Return the processes that answer requests, if only those of clients they still have."""
+        # One that drains still answers its clients, so it makes changes as the
+        # others do, until the whole server ends.
         states = (State.READY,) if self._is_closed else (State.READY, State.DRAINING)
         return [one for one in self.members if one.state in states and one.ready_s is not None]
 
@@ -391,10 +407,13 @@ class Fleet:
         for member in self.members:
             self._tell(member.number, ReadySockets(sockets, self.restarts.count))
         followers = [member.number for member in ready]
+        # One process looks at the repositories, and proposes what it finds:
+        # two would find the same change twice.
         if followers and self._follower not in followers:
             self._follower = followers[0]
             self._tell(self._follower, Follow())
         if not self.is_stopping:
+            # With nobody ready, connections wait in the system's queue, instead of being refused.
             self._shell.accept(is_open=self.choose() is not None)
 
     def _drain(self, member: Member) -> None:

@@ -61,6 +61,7 @@ class Inquiries:
             asker.numbers = ask.own
         others: list[int] = []
         if ask.what != ENDED and not ask.what.startswith(LINES):
+            # Those that still load have counted nothing.
             asked = (State.READY, State.DRAINING)
             others = [m.number for m in self._members if m is not asker and m.state in asked]
         self._questions.ask(asker.number, ask, others, self._clock())
@@ -74,6 +75,8 @@ class Inquiries:
     def keep(self, ended: Member) -> None:
         """Keep what a process counted that has ended."""
         if ended.numbers:
+            # Added up, so that no counter falls when a process ends:
+            # Prometheus would take that for a restart.
             self._ended = self._merge([one for one in (self._ended, ended.numbers) if one])
 
     def lost(self, number: int) -> None:
@@ -95,5 +98,6 @@ class Inquiries:
             return [self._lines(int(what.removeprefix(LINES)))]
         if what not in (NUMBERS, ENDED):
             return []
+        # Of those that did not reply, the last that they told by themselves.
         last = [one.numbers for one in map(self._members.get, silent) if one is not None]
         return [numbers for numbers in (*last, self._ended) if numbers]

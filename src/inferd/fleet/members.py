@@ -49,6 +49,8 @@ class Member:
     @property
     def load(self) -> int:
         """The connections that it has, with those that are on their way to it."""
+        # What was handed over but is not yet counted there: otherwise a burst would all go to the
+        # process whose last word is the oldest.
         return self.connection_count + self.given_count - self.received_count
 
     def note_load(self, message: ConnectionLoad) -> None:
@@ -69,6 +71,7 @@ class Members:
 
     def __iter__(self) -> Iterator[Member]:
         """Iterate over them by their numbers."""
+        # A copy, as what is done for one may remove another.
         return iter(list(self._members.values()))
 
     def __len__(self) -> int:

@@ -61,6 +61,7 @@ class Replacements:
 
     def go_on(self) -> None:
         """Start the process that is to replace the next one, if no other is being replaced."""
+        # One after the other: two at a time would need the memory of two more.
         draining = any(member.state is State.DRAINING for member in self._members)
         if self._is_stopped or draining or self._new is not None:
             return
@@ -87,6 +88,7 @@ class Replacements:
         """Note that a process has ended: if it was the new one, no more are replaced."""
         if self._new is member:
             log.error("no more processes are replaced: the new one did not start")
+            # What the new one met, the others would meet as well: the old ones serve on.
             self._new, self._slots = None, []
             self._end(ReplacementState.FAILED)
 

@@ -38,6 +38,7 @@ class HostedBackend:
 
     def __init__(self, target: str, packages: Sequence[str], place: str = "worker") -> None:
         for package in packages:
+            # Looked for, not imported: the import belongs to the worker.
             if find_spec(package) is None:
                 raise ModuleNotFoundError(name=package)
         self._target = target
@@ -67,6 +68,7 @@ class HostedBackend:
             found = here.complete_alone(files, config) if isinstance(here, LightBackend) else None
             if found is not None:
                 return found
+        # Whole already: no process is started just to look.
         if config.input and config.output:
             return config
         return self._in_workers().complete(files, config)

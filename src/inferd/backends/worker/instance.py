@@ -84,6 +84,7 @@ class WorkerInstance(Supervisor):
         self._batches[number] = batch
         callers = requests[0].callers
         if len(requests) > 1:
+            # The longest chain: it is what MAX_NESTING has to stop.
             callers = max([request.callers for request in requests], key=len)
         error = self._send_batch(number, batch, (documents, payload), callers)
         if error is not None:
@@ -119,6 +120,8 @@ class WorkerInstance(Supervisor):
         """Send a batch; return the error if it cannot be sent."""
         link, plan = self._link, self.plan
         assert link is not None
+        # Before anything can fail: a scheduler that is told of a failure
+        # must not come back here at once.
         self.is_free = False
         holds = self.running_count > 0  # a busy worker would not read it yet
         try:
@@ -156,6 +159,7 @@ class WorkerInstance(Supervisor):
 
     def cancel(self, requests: Sequence[InferRequest]) -> None:
         """See AsyncInstance.cancel."""
+        # By identity: two requests may be equal.
         wanted = {id(request) for request in requests}
         numbers = [
             number
@@ -178,6 +182,7 @@ class WorkerInstance(Supervisor):
             return
         stream.ahead -= 1
         stream.taken += share
+        # Not for each answer: a packet costs as much as a small answer does.
         if stream.taken >= CREDIT_AT:
             self.send(packet.CREDIT, [[[number, stream.taken]]])
             stream.taken = 0
@@ -201,6 +206,8 @@ class WorkerInstance(Supervisor):
         link = self._link
         assert link is not None
         if kind == packet.RESULT:
+            # Answers of a model are mostly alike but for their bytes, so
+            # that the document is parsed once.
             result = self._results.get(document)
             if result is None:
                 result = ResultReader(self._result(document))
@@ -243,6 +250,8 @@ class WorkerInstance(Supervisor):
         self.ahead.room = 1
         behind: dict[int, RunningBatch] = {}  # what the ended process had not begun
         if self.plan.answers_each and self.ahead.most > 1:
+            # In the order in which they were sent, which is that of execution: the
+            # first is the one that may have begun.
             executing = {number: one for number, one in batches.items() if one.is_executing}
             behind = dict(islice(executing.items(), 1, None))
         for number, batch in batches.items():
@@ -263,6 +272,8 @@ class WorkerInstance(Supervisor):
         batch = self._batches.get(number)
         if batch is None or not batch.is_executing:
             return
+        # perf_counter is one clock for all processes of a machine (CLOCK_MONOTONIC); what lies
+        # outside of the present was made up by the model's process.
         if not 0 <= began_ns <= ended_ns <= time.perf_counter_ns():
             msg = f"an execution from {began_ns} to {ended_ns} ns"
             raise ValueError(msg)
@@ -382,6 +393,8 @@ class WorkerInstance(Supervisor):
             raise Unavailable(msg)
         began_s = time.monotonic()
         while not is_done():
+            # Looked at after a wait that brought nothing: what the process
+            # sent before its end is read first.
             if not link.wait(0.2) and process.has_ended.is_set():
                 msg = f"the worker process of model '{self.plan.model}' {process.reason}"
                 raise Lost(msg)

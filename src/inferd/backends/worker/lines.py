@@ -27,6 +27,7 @@ class WorkerLines:
         if missed_count := self.rate.missed():
             self._log(logging.WARNING, f"{missed_count} more lines were logged")
         if self.rate.allows():
+            # Masked, as the number comes from the model's process.
             self._log(_LEVELS[content.level & 3], content.text)
 
     def line(self, line: str, is_error: bool) -> None:  # noqa: FBT001  as a thread that reads calls it

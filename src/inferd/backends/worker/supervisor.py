@@ -111,6 +111,7 @@ class Supervisor:
         process = plan.make(self.lines.line)
         link = Link(process.socket, process.arena, process.received, self._receive, self._lost)
         self._started = None
+        # Set before the start, as the process may end at once.
         process.ended = lambda _: self._note_end(process)
         self._process, self._link = process, link
         self._born_s = time.monotonic()
@@ -132,6 +133,7 @@ class Supervisor:
         seen = self.plan.look()
         if self._seen is None:
             self._seen = seen
+        # A model may add files of its own, such as a cache; only what was there must be the same.
         elif not seen >= self._seen:
             msg = (
                 f"model '{self.plan.model}': its files have changed since it was loaded, and other "
@@ -175,6 +177,8 @@ class Supervisor:
             msg = f"model '{self.plan.model}': its worker process {process.reason} at the start"
             self._started = BackendFailed(msg)
         elif self.reads_on is not None:
+            # A closed socket usually comes just before the end: the exit
+            # code says more than our kill would.
             self.reads_on.call_later(GRACE_S if why == CLOSED else 0, process.kill, why)
 
     def _note_end(self, process: WorkerProcess) -> None:
@@ -217,11 +221,14 @@ class Supervisor:
                 process.close()
             self._note_closed()
             return
+        # With requests in it, a model may be anywhere in its code:
+        # finalize would have to wait for them.
         if self.running_count or self.reads_on is None:
             process.kill("was unloaded")
         else:
             with suppress(LinkClosed):
                 link.send(packet.FINALIZE, [])
+        # A thread, as close may be called from any, and the event loop may be gone.
         threading.Thread(target=self._end_in_time, args=(process, FINALIZE_S), daemon=True).start()
 
     def _end_in_time(self, process: WorkerProcess, timeout_s: float) -> None:
@@ -262,6 +269,7 @@ class Supervisor:
             return  # already buried
         self._is_going = True
         self.is_free = False
+        # Answers that the process sent before it ended are as good as any.
         link.read_last()
         self._process = self._link = None
         link.close()
@@ -273,12 +281,15 @@ class Supervisor:
         if is_calm:
             self._failures = self._ends = 0
         elif self._is_used():
+            # Ended by its requests: a start works, so there is no reason to wait long.
             self._ends += 1
             self._failures = 0
         else:
             self._failures += 1
         if not self._is_closing:
             self._start_again(reason)
+        # After _start_again, which decides whether requests are refused from now on: those that are
+        # lost may come back at once.
         self._lose(f"{reason} while the request was in it")
         self._change()
 
@@ -355,6 +366,7 @@ def _delay_s(count: int, most_s: float) -> float:
     """Return how long to wait after `count` failures of a kind in a row."""
     if not count:
         return 0.0
+    # Bounded in the exponent, too: after a week of failures the power alone would overflow.
     return min(FIRST_DELAY_S * 2.0 ** min(count - 1, _DOUBLINGS), most_s)
 
 
