@@ -238,6 +238,8 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "model_load_gpu_limit",
         "cache_config",
         "host_policy",
+        "confine_workers",
+        "worker_writable",
         "access_log",
         "access_log_format",
         "payload_log",

@@ -30,6 +30,7 @@ from inferd.aio.event_loop import new_event_loop
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.request import InferResponse
 from inferd.engine.engine import Engine
+from inferd.engine.readiness import ServerReadiness
 from inferd.engine.serving.served import Served
 from inferd.errors import BackendFailed, Code, InferdError, InvalidConfig
 from inferd.http.grpc.handler import Stream, Unary
@@ -629,12 +630,14 @@ async def test_a_stream_ends_with_the_status_of_its_error():
 
 @in_loop
 async def test_what_fails_a_stream_unexpectedly_stays_here(caplog):
-    class Broken(Engine):
+    class Broken(ServerReadiness):
         def is_ready(self):
             return 1 // 0 > 0
 
+    engine = Engine()
+    engine.readiness = Broken(engine.catalog, is_strict=True, may_be_empty=True)
     async with (
-        serving(Broken()) as address,
+        serving(engine) as address,
         grpc.aio.insecure_channel(address) as channel,
     ):
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())

@@ -233,7 +233,7 @@ def test_what_is_sent_in_one_turn_of_the_event_loop_comes_together(started):
     async def ask():
         loop = asyncio.get_running_loop()
         instance.attach(loop)
-        instance._room = 16
+        instance.ahead.room = 16
         waits = [loop.create_future() for _ in range(9)]
         for value, done in enumerate(waits):
             instance.begin([asked(value)], done.set_result)
