@@ -1,5 +1,6 @@
 """Typist: types what a page says: in a folder, a shell, Python, and with one server."""
 
+import contextlib
 import json
 import math
 import os
@@ -85,7 +86,10 @@ def is_as_shown(printed, shown):
 
 def listening(pid):
     """The TCP ports on which a process listens."""
-    sockets = {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()}
+    sockets = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            sockets.add(os.readlink(link))
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().split("\n")[1:-1]]
     return {
         str(int(row[1].partition(":")[2], 16))
