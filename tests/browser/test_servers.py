@@ -179,6 +179,14 @@ def test_the_skip_link_and_a_change_of_view_move_the_focus(site, visit):
     assert page.page.evaluate("() => location.hash") == "#/logs"
 
 
+def test_on_a_narrow_screen_the_tab_of_the_view_is_in_sight(site, visit):
+    page = visit(site.url, width=320).go("settings").title("Settings")
+    box = "document.querySelector('.tabs [aria-current]').getBoundingClientRect()"
+    left, right = page.evaluate(f"(({{ left, right }}) => [left, right])({box})")
+    assert left >= 0
+    assert right < 321  # scrolled by whole pixels
+
+
 def test_a_server_that_ends_is_said(models, visit):
     with real_site(DIGITS_MODEL) as site:
         page = visit(site.url, may_fail=True).go().title("The server is ready")

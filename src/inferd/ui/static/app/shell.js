@@ -76,7 +76,7 @@ export function Shell() {
     if (!first.current) moved.current = true;
     first.current = false;
     scrollTo(0, 0);
-    document.querySelector('.tabs [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
+    showCurrent(document.querySelector('.top nav'));
   }, [shown]);
   useEffect(() => {
     // A view that is read from the server first has its title later.
@@ -109,6 +109,13 @@ export function Shell() {
     </main>
     <${Notes} notes=${notes} />
     <footer class="foot">${footer(overview.tick)}</footer>`;
+}
+
+// Not by scrollIntoView: in Chromium the Tab key then goes on from there, past the skip link.
+function showCurrent(strip) {
+  const current = strip.querySelector('[aria-current]')?.getBoundingClientRect();
+  const seen = strip.getBoundingClientRect();
+  if (current) strip.scrollLeft += current.left + current.width / 2 - seen.left - seen.width / 2;
 }
 
 function View({ name, parts, onLoaded, ...rest }) {
