@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import inspect
+import socket
 import struct
 from contextlib import suppress
 
@@ -263,6 +264,24 @@ async def test_an_old_connection_is_drained_and_then_cut(bench):
 
 
 @timed(max_connection_age_ms=HOUR_MS)
+async def test_what_comes_after_the_last_goaway_resets_nothing(bench):
+    await bench.greet()
+    bench.pass_time(4000)
+    bench.send(encode_frame(PING, ACK, 0, await bench.until(PING, 0)))
+    await bench.goaway()
+    await bench.ended()
+    # A proxy, which reads what it was answered later, would lose those answers with a reset.
+    for stream_id in (1, 3):
+        bench.call(stream_id, b"/t.T/One")
+        await asyncio.sleep(0)
+        client = bench.writer.get_extra_info("socket")
+        assert client.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+    assert bench.server.endpoint.connections
+    bench.pass_time(3)
+    await true(lambda: not bench.server.endpoint.connections)
+
+
+@timed(max_connection_age_ms=HOUR_MS)
 async def test_who_does_not_answer_the_draining_ping_is_drained_all_the_same(bench):
     await bench.greet()
     bench.pass_time(4000)
@@ -283,6 +302,7 @@ async def test_who_has_just_connected_when_the_server_stops_is_answered(bench):
     assert await bench.goaway() == (1, ErrorCode.NO_ERROR)
     await bench.until(HEADERS)
     await bench.ended()
+    bench.writer.close()
     await stopping
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
-from route_under_load import run
+from route_under_load import run, run_with_short_connections
 from routed import route, route_process, servers, write_repository
 from running_fleet import is_alive, until
 from tritonclient.utils import InferenceServerException
@@ -276,6 +276,10 @@ def test_no_request_is_lost_when_a_server_ends(way, count, tmp_path):
     assert load.lost == {}
     assert load.answered >= 1500
     assert ended >= 1
+
+
+def test_no_request_is_lost_when_servers_end_old_connections(tmp_path):
+    assert run_with_short_connections(6000, tmp_path).lost == {}
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-from routed import Server, route
+from routed import Server, route, servers
 from running_fleet import until
 from stop_under_load import KINDS, MODEL
 
@@ -118,6 +118,19 @@ def run(way, requests, folder, *, count=COUNT, at_once=1):
     finally:
         for one in living:
             one.end()
+
+
+def run_with_short_connections(requests, folder):
+    """Return the load after so many `requests` to servers that end each connection at once."""
+    ages = ("--http-max-connection-age=20", "--grpc-max-connection-age=20")
+    models = write_model(folder)
+    with servers(models, *ages) as living, route(folder, [one.place() for one in living]) as routed:
+        routed.wait_known(*(one.name for one in living))
+        load = Load({"HTTP": routed.http_port, "gRPC": routed.grpc_port})
+        load.start()
+        until(lambda: load.answered >= requests)
+        load.stop()
+    return load
 
 
 def main():

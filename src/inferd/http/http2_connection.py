@@ -32,7 +32,7 @@ WRITE_BUFFER_BYTES: Final = 1 << 20
 """With more than this unsent, reading and framing stop."""
 
 LINGER_S: Final = 2.0
-"""How long a client that violated the protocol may go on sending before the connection is cut."""
+"""How long a client may go on sending after the last GOAWAY before the connection is cut."""
 
 LINGER_BYTES: Final = 1 << 20
 """How much such a client may send."""
@@ -258,7 +258,8 @@ class Http2Connection(Connection):
         for exchange in self._exchanges():
             exchange.cut()
         self._writer.write_pending()
-        self._writer.close()
+        if self._writer.lingers_since is None:
+            self._writer.close()
 
     def abort(self) -> None:
         """See Connection.abort."""

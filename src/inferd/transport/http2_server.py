@@ -160,9 +160,9 @@ class Http2Server:
         # Also for connections that have just been accepted.
         self.endpoint.is_draining = True
         # GOAWAY and the end of what runs, then abort whoever does not read it.
-        self.endpoint.cut()
-        await self.endpoint.wait_until_empty(_LAST_WAIT_S)
-        self.endpoint.abort()
+        for end in (self.endpoint.cut, self.endpoint.abort):
+            end()
+            await self.endpoint.wait_until_empty(_LAST_WAIT_S)
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None

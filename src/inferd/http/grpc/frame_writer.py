@@ -5,6 +5,7 @@ from typing import Final
 from inferd.http.grpc.endpoint import GrpcEndpoint
 from inferd.http.h2.sender import H2Sender
 from inferd.http.turns import NO_TRANSPORT, PendingOutput
+from inferd.http.unread import end_sending
 
 JOIN_BYTES: Final = 16384
 """Buffers written together are joined up to this total size."""
@@ -13,8 +14,9 @@ JOIN_BYTES: Final = 16384
 class FrameWriter(PendingOutput):
     """Writes the frames of `sender` at the end of each round of turns, in one call.
 
-    After `lingers_since` nothing more is written: the client violated the protocol, has been told,
-    and may go on sending for a while. Once it `is_closed`, nothing is read either.
+    After `lingers_since` nothing more is written: the client has violated the protocol, or has all
+    its answers; it has been told, and may go on sending for a while. Once it `is_closed`, nothing
+    is read either.
     """
 
     def __init__(self, endpoint: GrpcEndpoint, sender: H2Sender) -> None:
@@ -55,24 +57,21 @@ class FrameWriter(PendingOutput):
             # There is room again, since what was put out is in the transport now.
             if sender.blocked:
                 sender.pump()
-        if sender.is_failed:
+        if sender.is_failed or (sender.is_going_away and not sender.handlers):
             self._linger()
-        elif sender.is_going_away and not sender.handlers:
-            self.close()
 
     def _linger(self) -> None:
         """Close our sending half; for a while, what the client still sends is dropped.
 
-        Closing at once would reset the connection, and the client might never see the GOAWAY.
+        Closing at once would reset the connection under whatever is on its way to us, and the
+        client might never see the last answer, or the GOAWAY. A proxy gives up the requests whose
+        answers it has not passed on.
         """
         if self.lingers_since is not None or self.is_closed:
             return
         self.lingers_since = self._endpoint.now
         self._endpoint.open_count -= 1
-        # TLS has no half-closed state.
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-        else:
+        if not end_sending(self.transport):
             self.close()
 
     def close(self) -> None:

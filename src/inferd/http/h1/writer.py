@@ -3,6 +3,7 @@
 from typing import Any
 
 from inferd.http.turns import NO_TRANSPORT, PendingOutput, Turns
+from inferd.http.unread import end_sending
 
 
 class AnswerWriter(PendingOutput):
@@ -49,14 +50,11 @@ class AnswerWriter(PendingOutput):
         self.transport.writelines(buffers)
 
     def end(self, *, has_more: bool) -> None:
-        """End our half of the connection.
+        """End our half of the connection; over TLS all of it, unless the client `has_more` to send.
 
-        TLS has no halves: there all of it ends, unless the client `has_more` to send. What comes
-        after the end would be an error, which resets the connection.
+        What comes after that would be an error, which resets the connection.
         """
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-        elif not has_more:
+        if not end_sending(self.transport) and not has_more:
             self.transport.close()
 
     def close(self) -> None:
