@@ -4,6 +4,7 @@ import socket
 import threading
 
 import pytest
+from patience import wait_until
 
 from inferd.errors import InvalidConfig
 from inferd.replay.entries import LoggedBody, LoggedRequest
@@ -83,8 +84,19 @@ def test_a_connection_that_was_closed_meanwhile_is_replaced(site, target):
     url, heads = site([OK], [OK])
     one = target(url)
     one.send(request())
+    wait_until(one._has_ended)
     one.send(request())
     assert len(heads) == 2
+
+
+def test_a_request_whose_connection_ends_is_not_sent_twice(site, target):
+    url, heads = site([OK, b""], [OK])
+    one = target(url)
+    one.send(request())
+    with pytest.raises(Unreachable, match="it may have executed the request"):
+        one.send(request())
+    assert len(heads) == 2
+    one.send(request())  # the next one gets a connection of its own
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """ReplayTarget: the server that gets logged requests again, over V2's REST."""
 
 import http.client
+import select
 import ssl
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -81,20 +82,19 @@ class ReplayTarget:
     def _ask(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> ReplayAnswer:
-        # A server may close an idle connection at any time (RFC 9112, 9.5); that is worth one
-        # retry, while a new connection that fails is not.
-        is_fresh = self._connection.sock is None
+        # A server may close an idle connection at any time (RFC 9112, 9.5). What it closes later is
+        # not sent a second time: it may have been executed.
+        if self._has_ended():
+            self._connection.close()
         try:
             return self._asked(method, path, body, headers)
-        except (ConnectionError, http.client.RemoteDisconnected) as error:
-            if is_fresh:
-                raise self._unreachable(error) from error
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
-        try:
-            return self._asked(method, path, body, headers)  # it had closed an idle connection
-        except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(error) from error
+
+    def _has_ended(self) -> bool:
+        """Tell whether the server has said anything since its last answer: that is the end."""
+        connected = self._connection.sock
+        return connected is not None and bool(select.select([connected], [], [], 0)[0])
 
     def _asked(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
@@ -124,6 +124,8 @@ class ReplayTarget:
             why = "it does not answer in time; --timeout makes it longer"
         elif isinstance(error, ConnectionRefusedError):
             why = "nothing listens there; is the server started, and is this its HTTP port?"
+        elif isinstance(error, http.client.RemoteDisconnected):
+            why = "it ended the connection before it answered; it may have executed the request"
         elif isinstance(error, http.client.BadStatusLine):
             why = "it does not speak HTTP/1.1; is this its HTTP port, and not that of gRPC or TLS?"
         else:

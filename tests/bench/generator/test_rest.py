@@ -79,6 +79,15 @@ def test_events_are_the_answers_of_a_stream(opened, receive):
     assert connection.answers == 3 and connection.first_ns == first_ns and ends == [""]
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 15])
+def test_events_are_counted_wherever_they_are_cut(opened, receive, size):
+    connection, _, ends = opened(RestLoadConnection, is_stream=True)
+    connection.send(b"request")
+    text = b'data: {"a":"data:"}\n\ndata: {}\r\n\r\ndata: {"error":"it broke"}\n\n'
+    receive(connection, chunked(*(text[at : at + size] for at in range(0, len(text), size))))
+    assert connection.answers == 3 and ends == ["200: it broke"]
+
+
 def test_an_error_in_a_stream_is_one(opened, receive):
     connection, _, ends = opened(RestLoadConnection, is_stream=True)
     connection.send(b"request")

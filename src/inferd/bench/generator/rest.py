@@ -13,6 +13,8 @@ _STATUS = re.compile(rb"HTTP/1\.[01] ([1-5]\d\d)")
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _CLOSES = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
 _KNOWN_HEADS = 64
+_EVENT = b"\ndata:"
+_ERROR_EVENT = b'\ndata: {"error"'
 
 
 class RestLoadConnection(LoadConnection):
@@ -26,6 +28,7 @@ class RestLoadConnection(LoadConnection):
         self._status = 200
         self._parser: Any = None  # where only a parser can tell the end
         self._closes = False
+        self._tail = b""
         self._known: dict[bytes, tuple[int, int, bool]] = {}
 
     def send(self, content: bytes) -> None:
@@ -33,6 +36,7 @@ class RestLoadConnection(LoadConnection):
         self.is_busy = True
         self._left = -1
         self._text = self._parser = None
+        self._tail = b"\n"  # as if a line had ended: events begin with one
         self._transport.write(content)
 
     def buffer_updated(self, count: int) -> None:
@@ -112,13 +116,17 @@ class RestLoadConnection(LoadConnection):
         if self._text is not None:
             self._text += data
             return
-        # Events are not put together: only one that is cut within this word is not counted.
-        if (count := data.count(b"data:")) and self._plan.is_stream:
+        if not self._plan.is_stream:
+            return
+        # Events are not put together: the end of what came before tells where they begin.
+        before, data = self._tail, self._tail + data
+        self._tail = data[-len(_ERROR_EVENT) :]
+        if count := data.count(_EVENT) - before.count(_EVENT):
             if not self.answers:
                 self.first_ns = now_ns()
             self.answers += count
-            if b'"error"' in data and data.lstrip().startswith(b'data: {"error"'):
-                self._text = bytearray(data.lstrip()[6:])
+        if (at := data.find(_ERROR_EVENT)) >= 0:
+            self._text = bytearray(data[at + len(_EVENT) :])
 
     def on_message_complete(self) -> None:
         """End an answer in chunks."""
