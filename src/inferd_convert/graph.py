@@ -2,15 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from inferd.errors import InvalidConfig
 from inferd.formats.onnx_model import Attribute, OnnxNode, OnnxPort, encode_model, onnx_type
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType, datatype_of
-
-Array = np.ndarray[Any, Any]
 
 END = 2**63 - 1
 """Where a slice ends that takes all that follows."""

@@ -31,7 +31,7 @@ async def serve(worker: Worker) -> None:
     looking = 0  # the thread of the loop, while it reads the socket itself
     worker.calls.loop = loop
 
-    def begin(job: Coroutine[Any, Any, None]) -> None:
+    def begin(job: Coroutine[object, None, None]) -> None:
         task = loop.create_task(job)
         tasks.add(task)
         task.add_done_callback(tasks.discard)

@@ -62,7 +62,7 @@ class Worker:
         self._is_saying = False  # while the model's is_ready runs
         self.model: Any = None
 
-    def run(self, serve: Callable[[Worker], Coroutine[Any, Any, None]]) -> None:
+    def run(self, serve: Callable[[Worker], Coroutine[object, None, None]]) -> None:
         """Start, execute until the server ends it, and finalize.
 
         `serve` does that on an event loop, for a model whose execute is a coroutine function.
@@ -244,7 +244,7 @@ class Worker:
         ended_ns = time.perf_counter_ns()
         self.settle(batch, (began_ns, ended_ns), opens, requests, returned, failed)
 
-    def _result_of(self, job: Coroutine[Any, Any, Any]) -> Any:
+    def _result_of(self, job: Coroutine[object, None, Any]) -> Any:
         """Run the coroutine of an `execute` that only wraps a coroutine function."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()

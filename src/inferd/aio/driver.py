@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from inferd.aio.promise import Promise, resume, resumed
 
+T = TypeVar("T")
 
-def fulfil(promise: Promise[Any], result: Any) -> None:
+
+def fulfil(promise: Promise[T], result: T) -> None:
     """Deliver `result` to whatever waits for `promise`."""
     # Before `then`, which looks for the result. If a task waits instead, the future wakes it.
     promise.set_result(result)
@@ -16,7 +18,7 @@ def fulfil(promise: Promise[Any], result: Any) -> None:
         then()
 
 
-def reject(promise: Promise[Any], error: BaseException) -> None:
+def reject(promise: Promise[T], error: BaseException) -> None:
     """Raise `error` in whatever waits for `promise`."""
     promise.set_exception(error)
     then = promise.then
@@ -40,7 +42,7 @@ class Driver:
 
     def __init__(
         self,
-        running: Coroutine[Any, Any, Any],
+        running: Coroutine[object, None, Any],
         wake: Callable[[], None],
         ended: Callable[[Any, BaseException | None], None],
     ) -> None:

@@ -8,7 +8,7 @@ task takes over: see driver.py, which is compiled; this module cannot be.
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from types import coroutine
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ def resume(running: Coroutine[object, None, T], waits_for: object) -> Generator[
 
 
 # A compiled coroutine is of another class than the interpreter's, which alone a task takes.
-async def driven(running: Coroutine[Any, Any, T]) -> T:
+async def driven(running: Coroutine[object, None, T]) -> T:
     """Run a coroutine that may be compiled, in a task: see `resumed`."""
     return await running
 

@@ -16,6 +16,7 @@ from inferd.engine.engine import Engine
 from inferd.http.grpc.handler import Call, Method, Unary, UnaryHandler
 from inferd.http.message import HttpAnswer, HttpRequest
 from inferd.http.router import HttpCall, Route
+from inferd.memory.buffer import Buffer
 
 V2_SERVICE = "inference.GRPCInferenceService"
 
@@ -159,7 +160,9 @@ def _rest_handler(
         decoded = names if decode is None else await run_decode(decode, request.body, *names)
         result = await _called(call, engine, decoded)
         code = 200 if status is None else status(result, not_ready_status)
-        body = [] if encode is None else await _pieces(await run_encode(encode, result))
+        if encode is None:
+            return HttpAnswer(code, [], content_type)
+        body = await _pieces(await run_encode(encode, result))
         return HttpAnswer(code, body, content_type)
 
     return answer
@@ -171,7 +174,7 @@ def _grpc_handler(call: ApiCall, rpc: Rpc, engine: Engine) -> UnaryHandler:
     assert encode is not None
     run_decode, run_encode = _runner(engine, call.decode_work), _runner(engine, call.encode_work)
 
-    async def answer(data: bytes, _context: Call) -> list[Any]:
+    async def answer(data: bytes, _context: Call) -> list[Buffer]:
         if check is not None:
             check(engine)
         result = await _called(call, engine, await run_decode(decode, data))
@@ -189,10 +192,10 @@ async def _called(call: ApiCall, engine: Engine, decoded: Any) -> Any:
     return await result if isinstance(result, Awaitable) else result
 
 
-async def _pieces(encoded: bytes | Iterator[bytes]) -> list[bytes]:
+async def _pieces(encoded: bytes | Iterator[bytes]) -> list[Buffer]:
     if isinstance(encoded, bytes):
         return [encoded]
-    found = []
+    found: list[Buffer] = []
     for piece in encoded:
         found.append(piece)
         await asyncio.sleep(0)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidRequest, ServiceNotFound, Unavailable
 from inferd.http.grpc.handler import Call, Method, Stream, Unary
+from inferd.memory.buffer import Buffer
 from inferd.wire import grpc_health as wire
 from inferd.wire.grpc_health import Serving
 
@@ -33,7 +34,7 @@ class HealthService:
             f"/{HEALTH_SERVICE}/Watch": Stream(self.watch),
         }
 
-    async def check(self, data: bytes, _call: Call) -> list[object]:
+    async def check(self, data: bytes, _call: Call) -> list[Buffer]:
         """Return the status of one service. Raises ServiceNotFound."""
         service = wire.decode_check_request(data)
         status = self._status(service)
@@ -44,7 +45,7 @@ class HealthService:
             raise ServiceNotFound(msg)
         return [wire.encode_check_response(status)]
 
-    async def list_all(self, data: bytes, _call: Call) -> list[object]:
+    async def list_all(self, data: bytes, _call: Call) -> list[Buffer]:
         """Return the status of each service."""
         wire.decode_list_request(data)
         statuses = {service: self._status(service) for service in self._services}
@@ -52,7 +53,7 @@ class HealthService:
 
     async def watch(
         self, messages: AsyncIterator[bytes], _call: Call
-    ) -> AsyncIterator[list[object]]:
+    ) -> AsyncIterator[list[Buffer]]:
         """Yield the status of a service, and each that differs from the one before."""
         service = wire.decode_check_request(await _only_message(messages))
         sent = None

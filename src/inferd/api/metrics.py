@@ -55,11 +55,12 @@ class MetricsRoutes(TableRoutes):
         # Devices last, while nothing else waits for them.
         others = total.families() + await self._ask_devices()
         text = exposition(total.observed(), self._settings, others, self._devices.gpu_uuid)
-        buffers = []  # never joined: to copy megabytes would take as long as many pieces
+        # Never joined: to copy megabytes would take as long as many pieces.
+        answer = HttpAnswer(200, [], CONTENT_TYPE)
         for piece in chain(text, *(family.pieces() for family in total.customs())):
-            buffers.append(piece.encode())
+            answer.buffers.append(piece.encode())
             await asyncio.sleep(0)
-        return HttpAnswer(200, buffers, CONTENT_TYPE)
+        return answer
 
     async def _ask_devices(self) -> list[Family]:
         try:

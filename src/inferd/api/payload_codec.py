@@ -17,6 +17,7 @@ from inferd.config.options.payload_log import PayloadPolicy
 from inferd.core.request import InferRequest, InferResponse, Span, WantedOutput
 from inferd.errors import InferdError
 from inferd.http.message import HttpRequest
+from inferd.memory.buffer import Buffer
 from inferd.observe.payloads.event import REQUEST, RESPONSE, PayloadEvent
 from inferd.observe.payloads.log import PayloadLog
 from inferd.tensor.dtype import DataType
@@ -90,7 +91,7 @@ class SampledCodec(InferCodec):
             self._keep_response(request, response, answer)
         return answer
 
-    def encode_stream(self, request: InferRequest, response: InferResponse) -> list[object]:
+    def encode_stream(self, request: InferRequest, response: InferResponse) -> list[Buffer]:
         """See InferCodec."""
         answer = self._codec.encode_stream(request, response)
         # The empty last answer of a stream is no payload.
@@ -107,11 +108,11 @@ class SampledCodec(InferCodec):
             self._keep_response(request, response, answer)
         return answer
 
-    def rest_body(self, call: object) -> tuple[list[object], int | None] | None:
+    def rest_body(self, call: object) -> tuple[list[Buffer], int | None] | None:
         """See InferCodec."""
         return self._codec.rest_body(call)
 
-    def rest_answer(self, answer: object) -> tuple[list[object], int | None] | None:
+    def rest_answer(self, answer: object) -> tuple[list[Buffer], int | None] | None:
         """See InferCodec."""
         return self._codec.rest_answer(answer)
 
@@ -151,7 +152,7 @@ class SampledCodec(InferCodec):
         sample: PayloadSample,
         model: str,
         version: str,
-        parts: list[Any],
+        parts: list[Buffer],
         json_size: int | None,
     ) -> None:
         # The whole size is told even if less is kept.
@@ -171,7 +172,7 @@ class SampledCodec(InferCodec):
         self._log.fail(error.message if isinstance(error, InferdError) else repr(error)[:200])
 
 
-def copied(parts: list[Any], size: int) -> bytes:
+def copied(parts: list[Buffer], size: int) -> bytes:
     """Return a copy of the first `size` bytes of `parts`."""
     taken = []
     for part in parts:
@@ -183,7 +184,7 @@ def copied(parts: list[Any], size: int) -> bytes:
     return b"".join(taken)
 
 
-def request_parts(request: InferRequest) -> tuple[list[object], int | None]:
+def request_parts(request: InferRequest) -> tuple[list[Buffer], int | None]:
     """Return `request` as a body of V2 over REST, with all tensors as binary data.
 
     Those in shared memory are read there.
@@ -197,13 +198,13 @@ def request_parts(request: InferRequest) -> tuple[list[object], int | None]:
 
 def response_parts(
     request: InferRequest, response: InferResponse
-) -> tuple[list[object], int | None]:
+) -> tuple[list[Buffer], int | None]:
     """Return `response` as a body of V2 over REST, with all outputs as binary data.
 
     Those that were put into shared memory are read there.
     """
     places = {wanted.name: wanted.place for wanted in request.outputs}
-    blobs: list[object] = []
+    blobs: list[Buffer] = []
     outputs = []
     for tensor in response.outputs:
         place = places.get(tensor.name)

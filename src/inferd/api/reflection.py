@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 
 from inferd.http.grpc.handler import Call, Method, Stream, StreamHandler
+from inferd.memory.buffer import Buffer
 from inferd.wire.grpc_reflection import VERSIONS, answer_reflection
 
 _SERVICES = {f"grpc.reflection.{version}.ServerReflection": version for version in VERSIONS}
@@ -18,7 +19,7 @@ def reflection_methods(services: Sequence[str]) -> dict[str, Method]:
 
 
 def _reflect(version: str, services: Sequence[str]) -> StreamHandler:
-    async def reflect(messages: AsyncIterator[bytes], _call: Call) -> AsyncIterator[list[object]]:
+    async def reflect(messages: AsyncIterator[bytes], _call: Call) -> AsyncIterator[list[Buffer]]:
         async for data in messages:
             yield [answer_reflection(version, data, services)]
 

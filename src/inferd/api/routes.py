@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inferd.api.apis import V2_ALONE, Apis
 from inferd.api.call import rest_routes
@@ -146,7 +146,7 @@ class HttpRoutes(TableRoutes):
         begun = self.begin(request)
         return begun if isinstance(begun, HttpAnswer) else await begun
 
-    def begin(self, request: HttpRequest) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
+    def begin(self, request: HttpRequest) -> HttpAnswer | Coroutine[object, None, HttpAnswer]:
         """See Routes.begin.
 
         An inference often need not wait; a coroutine would make it a tenth slower.

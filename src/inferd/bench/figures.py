@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from inferd.tensor.array import Array
+
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
 # Enough for quantiles of a bootstrap, each still with requests of many kinds.
 SLICES = 20
@@ -100,9 +102,7 @@ def _curve(ordered: Samples) -> list[tuple[float, float]]:
     ]
 
 
-def _intervals(
-    latencies: Samples, sent: Samples, told: list[float]
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _intervals(latencies: Samples, sent: Samples, told: list[float]) -> tuple[Array, Array]:
     """Return the ends of the intervals of the percentiles, in microseconds."""
     first, last = int(sent.min()), int(sent.max())
     length = max(1, last - first + 1)

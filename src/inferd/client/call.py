@@ -1,9 +1,11 @@
 """ClientCall: what is sent, and how its answer is read; ServerAnswer: what was received."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-T = TypeVar("T")
+from inferd.memory.buffer import Buffer
+
+T = TypeVar("T", covariant=True)
 
 SMALL_BYTES = 16384
 """Up to this size, buffers are joined before they are sent; larger ones are gathered."""
@@ -31,7 +33,7 @@ class ClientCall(Generic[T]):
         self,
         path: str,
         read: Callable[[ServerAnswer], T],
-        buffers: Sequence[Any] = (),
+        buffers: Sequence[Buffer] = (),
         *,
         verb: str = "POST",
         headers: Sequence[tuple[str, str]] = (),

@@ -1,7 +1,7 @@
 """GrpcCalls: the calls of V2 over gRPC, and what their answers mean; no input or output."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 from inferd.client.call import ClientCall, ServerAnswer
@@ -12,6 +12,7 @@ from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMe
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import Code, InvalidRequest
 from inferd.observe.statistics import ModelStatistics
+from inferd.wire.json.document import JsonObject
 from inferd.wire.proto import encode, parse_answer
 from inferd.wire.proto.fields import read_field
 from inferd.wire.shared_memory import SystemRegistration, places_of
@@ -21,6 +22,8 @@ from inferd.wire.v2.grpc.parameters import decode_parameter
 from inferd.wire.v2.grpc.shared_memory import encode_region_name, encode_registration
 from inferd.wire.v2.repository import encode_load_message, encode_unload_message
 from inferd.wire.v2.statistics import decode_statistics_message, encode_statistics_request
+
+T = TypeVar("T")
 
 _SERVICE: Final = "/inference.GRPCInferenceService/"
 
@@ -81,7 +84,7 @@ class GrpcCalls:
         read = messages.decode_model_metadata
         return _call("ModelMetadata", message, lambda answer: read(bytes(answer.body)))
 
-    def config(self, model: str, version: str) -> ClientCall[dict[str, Any]]:
+    def config(self, model: str, version: str) -> ClientCall[JsonObject]:
         """The configuration of a model."""
         message = encode("inference.ModelConfigRequest", name=model, version=version)
         return _call("ModelConfig", message, _read_config)
@@ -109,13 +112,13 @@ class GrpcCalls:
 
     def trace_settings(
         self, model: str, changes: Mapping[str, Any] | None
-    ) -> ClientCall[dict[str, Any]]:
+    ) -> ClientCall[JsonObject]:
         """Trace settings, of all models or of one, after `changes`."""
         rows = {name: {"value": _texts(value)} for name, value in (changes or {}).items()}
         message = encode("inference.TraceSettingRequest", model_name=model, settings=rows)
         return _call("TraceSetting", message, _read_trace_settings)
 
-    def log_settings(self, changes: Mapping[str, Any] | None) -> ClientCall[dict[str, Any]]:
+    def log_settings(self, changes: Mapping[str, Any] | None) -> ClientCall[JsonObject]:
         """Log settings, after `changes`. Raises InvalidRequest."""
         rows = {name: {_log_choice(name, value): value} for name, value in (changes or {}).items()}
         try:
@@ -189,11 +192,13 @@ class GrpcCalls:
         return error
 
 
-def _health(rpc: str, message: bytes, read: Any) -> ClientCall[bool]:
+def _health(rpc: str, message: bytes, read: Callable[[ServerAnswer], bool]) -> ClientCall[bool]:
     return ClientCall(_SERVICE + rpc, read, [message] if message else [], is_health=True)
 
 
-def _call(rpc: str, message: bytes, read: Any, *, is_safe: bool = True) -> ClientCall[Any]:
+def _call(
+    rpc: str, message: bytes, read: Callable[[ServerAnswer], T], *, is_safe: bool = True
+) -> ClientCall[T]:
     return ClientCall(_SERVICE + rpc, read, [message] if message else [], is_safe=is_safe)
 
 
@@ -241,9 +246,9 @@ def _state(text: str) -> ModelState | None:
         return ModelState.UNKNOWN
 
 
-def _read_config(answer: ServerAnswer) -> dict[str, Any]:
+def _read_config(answer: ServerAnswer) -> JsonObject:
     config = parse_answer("inference.ModelConfigResponse", bytes(answer.body)).config
-    found: dict[str, Any] = _plain(config)
+    found: JsonObject = _plain(config)
     return found
 
 
@@ -251,7 +256,7 @@ def _plain(message: Any) -> Any:
     """Return a message as JSON has it, its default values included."""
     if not hasattr(message, "DESCRIPTOR"):
         return message
-    members: dict[str, Any] = {}
+    members: JsonObject = {}
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
         # A map is a repeated message of key and value on the wire; JSON has an object.
@@ -276,7 +281,7 @@ def _named(field: Any, value: Any) -> Any:
     return _plain(value)
 
 
-def _read_trace_settings(answer: ServerAnswer) -> dict[str, Any]:
+def _read_trace_settings(answer: ServerAnswer) -> JsonObject:
     rows = parse_answer("inference.TraceSettingResponse", bytes(answer.body)).settings
     # The one setting that has several values in REST.
     many = ("trace_level",)
@@ -286,7 +291,7 @@ def _read_trace_settings(answer: ServerAnswer) -> dict[str, Any]:
     }
 
 
-def _read_log_settings(answer: ServerAnswer) -> dict[str, Any]:
+def _read_log_settings(answer: ServerAnswer) -> JsonObject:
     rows = parse_answer("inference.LogSettingsResponse", bytes(answer.body)).settings
     return {name: decode_parameter(row) for name, row in rows.items()}
 

@@ -5,13 +5,14 @@ import mmap
 import os
 from contextlib import suppress
 from math import prod
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from inferd.core.request import Span
 from inferd.errors import InvalidRequest, Unsupported
+from inferd.tensor.array import Array
 
 # A cache line, and the widest vector registers: as numpy and ONNX Runtime like their buffers.
 _ALIGNED: Final = 64
@@ -40,7 +41,7 @@ class SharedRegion:
         self._start = self._bytes.ctypes.data
         self._used = 0
 
-    def array(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    def array(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> Array:
         """Return a new array, of zeros, in the region. Raises InvalidRequest if it is full."""
         kind = np.dtype(dtype)
         # Objects are pointers, which mean nothing to another process.
@@ -59,7 +60,7 @@ class SharedRegion:
         self._used = end
         return np.ndarray(shape, kind, self._bytes.data, start)
 
-    def span_of(self, array: NDArray[Any]) -> Span | None:
+    def span_of(self, array: Array) -> Span | None:
         """Return where `array` is in the region, None if it is not there as a whole."""
         offset = array.ctypes.data - self._start
         end = offset + array.nbytes
@@ -107,7 +108,7 @@ def _unlink(key: str) -> None:
     shm_unlink(key)
 
 
-def span_in(regions: list[SharedRegion], array: NDArray[Any]) -> Span | None:
+def span_in(regions: list[SharedRegion], array: Array) -> Span | None:
     """Return where `array` is in one of `regions`, None if it is elsewhere."""
     for region in regions:
         if (span := region.span_of(array)) is not None:

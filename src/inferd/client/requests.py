@@ -1,10 +1,9 @@
 """An inference as the arguments of a call say it becomes an InferRequest."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
 
 from inferd.client.regions import SharedRegion, span_in
 from inferd.client.settings import Headers
@@ -13,6 +12,7 @@ from inferd.core.metadata import ModelMetadata
 from inferd.core.request import InferRequest, WantedOutput
 from inferd.core.request import Sequence as RequestSequence
 from inferd.errors import InvalidRequest
+from inferd.tensor.array import Array
 from inferd.tensor.tensor import Parameters, Tensor
 from inferd.wire.shared_memory import span_parameters
 
@@ -33,7 +33,7 @@ class InferOptions(TypedDict, total=False):
     headers: of this call alone.
     """
 
-    outputs: Sequence[str] | Mapping[str, NDArray[Any]]
+    outputs: Sequence[str] | Mapping[str, Array]
     version: str
     id: str
     parameters: Parameters
@@ -109,9 +109,7 @@ def _refer(tensors: list[Tensor], regions: list[SharedRegion]) -> None:
             tensor.parameters = (tensor.parameters or {}) | span_parameters(span)
 
 
-def _place(
-    request: InferRequest, places: Mapping[str, NDArray[Any]], regions: list[SharedRegion]
-) -> None:
+def _place(request: InferRequest, places: Mapping[str, Array], regions: list[SharedRegion]) -> None:
     for wanted in request.outputs:
         wanted.place = span_in(regions, places[wanted.name])
         if wanted.place is None:

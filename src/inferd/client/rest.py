@@ -6,7 +6,7 @@ The codecs that gRPC has, too, are imported where they are used: protobuf takes 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import orjson
@@ -19,10 +19,13 @@ from inferd.core.metadata import IndexEntry, ModelMetadata, ServerMetadata
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import Code, InvalidRequest
 from inferd.observe.statistics import ModelStatistics
+from inferd.wire.json.document import JsonObject
 from inferd.wire.shared_memory import places_of
 from inferd.wire.v2.binary import HEADER, json_length
 from inferd.wire.v2.rest.client import decode_infer_response, encode_infer_request
 from inferd.wire.v2.rest.metadata import decode_model_metadata, decode_server_metadata
+
+T = TypeVar("T")
 
 _JSON: Final = (("Content-Type", "application/json"),)
 _HEADER_KEY: Final = HEADER.lower()
@@ -82,7 +85,7 @@ class RestCalls:
         """Inputs and outputs of a model."""
         return _get(_url(model, version), lambda answer: decode_model_metadata(answer.body))
 
-    def config(self, model: str, version: str) -> ClientCall[dict[str, Any]]:
+    def config(self, model: str, version: str) -> ClientCall[JsonObject]:
         """The configuration of a model."""
         return _get(_url(model, version, "config"), _read_object)
 
@@ -198,15 +201,17 @@ def _health(path: str) -> ClientCall[bool]:
     return ClientCall(path, _is_ok, verb="GET", is_health=True)
 
 
-def _get(path: str, read: Any) -> ClientCall[Any]:
+def _get(path: str, read: Callable[[ServerAnswer], T]) -> ClientCall[T]:
     return ClientCall(path, read, verb="GET")
 
 
-def _post(path: str, read: Any, body: bytes, *, is_safe: bool = False) -> ClientCall[Any]:
+def _post(
+    path: str, read: Callable[[ServerAnswer], T], body: bytes, *, is_safe: bool = False
+) -> ClientCall[T]:
     return ClientCall(path, read, [body] if body else [], headers=_JSON, is_safe=is_safe)
 
 
-def _settings(path: str, changes: Mapping[str, Any] | None) -> ClientCall[dict[str, Any]]:
+def _settings(path: str, changes: Mapping[str, Any] | None) -> ClientCall[JsonObject]:
     if changes is None:
         return _get(path, _read_object)
     try:
@@ -251,7 +256,7 @@ def _checked(answer: ServerAnswer) -> bytes:
     return bytes(answer.body)
 
 
-def _read_object(answer: ServerAnswer) -> dict[str, Any]:
+def _read_object(answer: ServerAnswer) -> JsonObject:
     try:
         document = orjson.loads(answer.body)
     except orjson.JSONDecodeError as error:

@@ -1,12 +1,12 @@
 """InferResult: the outputs of an inference by name, as arrays."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from inferd.core.request import InferResponse
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 from inferd.tensor.halves import bf16_to_float32
 from inferd.tensor.tensor import Parameters, Tensor
@@ -20,7 +20,7 @@ class RankedClass(NamedTuple):
     label: str
 
 
-class InferResult(Mapping[str, NDArray[Any]]):
+class InferResult(Mapping[str, Array]):
     """An answer: a mapping from the names of outputs to arrays.
 
     The arrays are views of what was received, BF16 aside, which becomes float32; BYTES are object
@@ -38,9 +38,9 @@ class InferResult(Mapping[str, NDArray[Any]]):
         self.parameters: Parameters = response.parameters
         # By name, in the order of the answer.
         self._tensors = {tensor.name: tensor for tensor in response.outputs}
-        self._arrays: dict[str, NDArray[Any]] = {}
+        self._arrays: dict[str, Array] = {}
 
-    def __getitem__(self, name: str) -> NDArray[Any]:
+    def __getitem__(self, name: str) -> Array:
         """Return an output as an array."""
         # Decoded when asked for, and once: BYTES become objects, which is slow, and some outputs
         # are never looked at.
@@ -86,7 +86,7 @@ class InferResult(Mapping[str, NDArray[Any]]):
         return f"<InferResult {self.model_name} {self.model_version} {{{outputs}}}>"
 
 
-def _array(tensor: Tensor) -> NDArray[Any]:
+def _array(tensor: Tensor) -> Array:
     if tensor.datatype is DataType.BF16:
         # numpy has no BF16, and float32 holds each of its values.
         return bf16_to_float32(np.ndarray(tensor.shape, np.uint16, tensor.data))

@@ -5,10 +5,10 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from inferd.core.metadata import ModelMetadata, TensorMetadata
 from inferd.errors import InvalidRequest
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType, datatype_of
 from inferd.tensor.halves import float32_to_bf16
 from inferd.tensor.tensor import Tensor
@@ -55,7 +55,7 @@ def _tensor(name: str, value: Value, declared: TensorMetadata | None) -> Tensor:
         raise InvalidRequest(msg) from error
 
 
-def from_array(name: str, array: NDArray[Any]) -> Tensor:
+def from_array(name: str, array: Array) -> Tensor:
     """Return `array` as a tensor. Raises InvalidRequest if no datatype holds its elements."""
     dtype = array.dtype
     datatype = _known.get(dtype)
@@ -92,7 +92,7 @@ def _datatype(name: str, dtype: np.dtype[Any]) -> DataType:
         raise InvalidRequest(msg) from None
 
 
-def _as_array(value: Value) -> NDArray[Any]:
+def _as_array(value: Value) -> Array:
     if isinstance(value, str | bytes):
         return np.array([value], dtype=object).reshape(())
     if hasattr(value, "__array__"):  # pandas, torch
@@ -104,7 +104,7 @@ def _as_array(value: Value) -> NDArray[Any]:
     return np.asarray(value, dtype=object if isinstance(first, str | bytes) else None)
 
 
-def _declared(name: str, array: NDArray[Any], declared: TensorMetadata) -> Tensor:
+def _declared(name: str, array: Array, declared: TensorMetadata) -> Tensor:
     """Return `array` as the model declares the input. Raises TypeError, OverflowError."""
     datatype = declared.datatype
     # A person who gives one number means one element, whatever rank the model declares.
@@ -124,7 +124,7 @@ def _declared(name: str, array: NDArray[Any], declared: TensorMetadata) -> Tenso
     return from_array(name, array)
 
 
-def _cast(array: NDArray[Any], datatype: DataType) -> NDArray[Any]:
+def _cast(array: Array, datatype: DataType) -> Array:
     kind, target = array.dtype.kind, datatype.numpy
     # min() of nothing is an error, and no value can be out of range.
     if not prod(array.shape):
@@ -142,7 +142,7 @@ def _cast(array: NDArray[Any], datatype: DataType) -> NDArray[Any]:
     return array.astype(target)
 
 
-def _words(array: NDArray[Any]) -> str:
+def _words(array: Array) -> str:
     return {"O": "text or a mixture", "b": "true or false", "f": "a fraction"}.get(
         array.dtype.kind, str(array.dtype)
     )

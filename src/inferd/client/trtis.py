@@ -10,12 +10,14 @@ Network errors are raised unchanged: OSError and http.client.HTTPException, or g
 import http.client
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Self
 from urllib.parse import quote
 
 from inferd.errors import Refused
+from inferd.tensor.array import Array
+from inferd.wire.json.document import JsonObject
 from inferd.wire.trtis import client as wire
-from inferd.wire.trtis.client import LATEST, Array, ClientRequest, Inferred, Known
+from inferd.wire.trtis.client import LATEST, ClientRequest, Inferred, Known
 from inferd.wire.trtis.grpc import SERVICE
 
 DEFAULT_TIMEOUT_S = 60.0
@@ -48,7 +50,7 @@ class _Client(ABC):
         """Return whether the server is ready for inference."""
         return self._is_healthy("ready")
 
-    def status(self, model: str = "") -> dict[str, Any]:
+    def status(self, model: str = "") -> JsonObject:
         """Return the ServerStatus of all models, or of one, as dicts. Raises Refused."""
         return wire.status_fields(self._status(model))
 

@@ -23,6 +23,9 @@ from inferd.config.ports import are_metrics_on_http, is_one_port, ports_of
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 
+Chosen = dict[str, Any]
+"""The values of options by name."""
+
 _PREFIX = "INFERD_"
 
 _PREDICTION = {
@@ -93,7 +96,7 @@ def read_options(given: Mapping[str, object]) -> ServerConfig:
     return config
 
 
-def vertex_ai_defaults(environ: Mapping[str, str]) -> dict[str, Any]:
+def vertex_ai_defaults(environ: Mapping[str, str]) -> Chosen:
     """Return the defaults that differ when Vertex AI runs the server, by option."""
     if environ.get("AIP_MODE") != "PREDICTION":
         return {}
@@ -234,8 +237,8 @@ def _check_one_port(config: ServerConfig) -> None:
         raise InvalidConfig(msg)
 
 
-def _read_flags(options: Mapping[str, Option], flags: Sequence[GivenFlag]) -> dict[str, Any]:
-    chosen: dict[str, Any] = {}
+def _read_flags(options: Mapping[str, Option], flags: Sequence[GivenFlag]) -> Chosen:
+    chosen: Chosen = {}
     # Old spellings come from scripts that are wrapped by newer ones.
     named = {each.name for each in flags if not _is_old(options, each)}
     for given in flags:
@@ -257,7 +260,7 @@ def _is_old(options: Mapping[str, Option], given: GivenFlag) -> bool:
 
 def _read_variables(
     options: Mapping[str, Option], environ: Mapping[str, str], warnings: list[str]
-) -> dict[str, Any]:
+) -> Chosen:
     chosen = {}
     for name, each in options.items():
         # inferd's own name wins over a platform's.
@@ -296,7 +299,7 @@ def _is_of_kubernetes(name: str, value: str) -> bool:
     return is_address or "_SERVICE_" in name or re.search(r"_PORT_\d+_", name) is not None
 
 
-def _read_file(options: Mapping[str, Option], path: Path) -> dict[str, Any]:
+def _read_file(options: Mapping[str, Option], path: Path) -> Chosen:
     import tomllib  # a start without a file saves the import
 
     try:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
-from typing import Any
 
 import numpy as np
 
@@ -11,11 +10,11 @@ from inferd.core.request import InferRequest, InferResponse
 from inferd.core.rows import UNKNOWN, Verdict
 from inferd.core.traits import InstanceTraits
 from inferd.errors import BackendFailed, InferdError, foreign_text
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor, reshaped
 
 # numpy's arrays of any dtype and shape: a backend's function knows which.
-Array = np.ndarray[Any, Any]
 
 Run = Callable[[dict[str, Array], Sequence[str]], Sequence[Array]]
 """(input name -> array, output names) -> the arrays of these outputs, in their order.

@@ -4,7 +4,7 @@ import logging
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import inferd
 from inferd.aio.offload import Offload
@@ -139,7 +139,9 @@ class Engine:
         response = self.begin(request)
         return response if isinstance(response, InferResponse) else await response
 
-    def begin(self, request: InferRequest) -> InferResponse | Coroutine[Any, Any, InferResponse]:
+    def begin(
+        self, request: InferRequest
+    ) -> InferResponse | Coroutine[object, None, InferResponse]:
         """Return what `infer` does: the answer if it is there at once, otherwise a coroutine.
 
         Most small requests need not wait, and a coroutine costs a tenth of what they cost. Raises

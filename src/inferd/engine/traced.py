@@ -1,7 +1,6 @@
 """TracedEngine: the engine as a traced request of a client sees it."""
 
 from collections.abc import Coroutine
-from typing import Any
 
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
@@ -18,7 +17,7 @@ class TracedEngine(TracedModels):
         self._engine = engine
 
     # A traced request always takes the way through a coroutine: its trace ends with it.
-    def begin(self, request: InferRequest) -> Coroutine[Any, Any, InferResponse]:
+    def begin(self, request: InferRequest) -> Coroutine[object, None, InferResponse]:
         """See Engine.begin."""
         return self.infer(request)
 

@@ -23,6 +23,7 @@ from inferd.formats.protobuf import (
     varints,
     view,
 )
+from inferd.tensor.array import Array
 
 MAX_DEPTH = 100
 """The nesting limit of graphs, the same as that of protobuf's own reader."""
@@ -46,7 +47,6 @@ _DTYPES = {1: "<f4", 6: "<i4", 7: "<i8", 9: "?", 10: "<f2", 11: "<f8"}
 """TensorProto.DataType -> NumPy's, of the constants that are read."""
 
 Number = int | float
-Array = np.ndarray[Any, Any]
 
 _NOTHING = memoryview(b"")
 

@@ -4,14 +4,14 @@ Field numbers are those of onnx.proto; the onnx package is not needed.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from inferd.formats.protobuf import bytes_field, float_field, packed_field, text_field, varint_field
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType, datatype_of
 
-Array = np.ndarray[Any, Any]
 Attribute = int | float | str | Sequence[int] | Sequence[float] | Sequence[str] | Array
 Chunks = list[bytes | memoryview]
 

@@ -14,6 +14,7 @@ import msgspec
 
 from inferd.compiled import mypyc_attr
 from inferd.forward.message import ALIGN, PADS
+from inferd.memory.buffer import Buffer
 
 FORMAT = 1
 """The format of all frames; a process with another one is no peer."""
@@ -98,7 +99,7 @@ class FrameReader:
         self._unsent_bytes = 0
         self.is_open = False
 
-    def send(self, kind: int, number: int, head: bytes, data: Sequence[Any] = ()) -> None:
+    def send(self, kind: int, number: int, head: bytes, data: Sequence[Buffer] = ()) -> None:
         """Send a frame at the end of this turn of the event loop; a closed line takes it in vain.
 
         The parts of `data` are buffers of bytes, each with its padding to ALIGN behind it.

@@ -23,6 +23,7 @@ from inferd.forward.heads import (
     decode_tensors,
     encode,
 )
+from inferd.memory.buffer import Buffer
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -37,7 +38,7 @@ MOST_KNOWN, MOST_KNOWN_BYTES = 512, 4096
 _DATATYPES = {one.value: one for one in DataType}
 
 
-def encode_request(request: InferRequest, version: str, form: bytes) -> tuple[bytes, list[object]]:
+def encode_request(request: InferRequest, version: str, form: bytes) -> tuple[bytes, list[Buffer]]:
     """Return head and data of a request that was checked for `version` of its model.
 
     Raises InvalidRequest for what has no bytes.
@@ -115,7 +116,7 @@ class Requests:
         return known
 
 
-def encode_answer(request: InferRequest, response: InferResponse) -> tuple[bytes, list[object]]:
+def encode_answer(request: InferRequest, response: InferResponse) -> tuple[bytes, list[Buffer]]:
     """Return head and data of an answer to `request`. Raises as `encode_request` does."""
     outputs, parts = _packed(response.outputs)
     error = response.error

@@ -1,11 +1,11 @@
 """Coder: inflates and deflates bodies and messages without holding up the event loop."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from inferd.aio.inline import INLINE_CODED_BYTES, NotFast
 from inferd.aio.offload import Offload, Work
 from inferd.http import coding
+from inferd.memory.buffer import Buffer
 
 
 class Coder:
@@ -18,7 +18,7 @@ class Coder:
         self._max_bytes = max_bytes
         self._offload = offload
 
-    async def inflate(self, data: object, name: bytes) -> memoryview:
+    async def inflate(self, data: Buffer, name: bytes) -> memoryview:
         """Return `data` decoded from the content coding `name`.
 
         Raises as `coding.inflate` does, and Overloaded if too many calls wait.
@@ -29,7 +29,7 @@ class Coder:
             pass  # nothing may be awaited while an exception is handled
         return await self._offload.run(Work.INFLATE, coding.inflate, data, name, self._max_bytes)
 
-    async def deflate(self, buffers: Sequence[Any], name: bytes, level: int = -1) -> bytes:
+    async def deflate(self, buffers: Sequence[Buffer], name: bytes, level: int = -1) -> bytes:
         """Return `buffers` joined and compressed. Raises Overloaded if too many calls wait."""
         if sum(map(len, buffers)) <= INLINE_CODED_BYTES:
             return coding.deflate(buffers, name, level)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from inferd.aio.inline import INLINE_CODED_BYTES, INLINE_INFLATED_BYTES, NotFast
+from inferd.memory.buffer import Buffer
 
 WINDOW_BITS = MappingProxyType({b"gzip": 31, b"deflate": 15})
 """The `wbits` that zlib takes for each coding, by name."""
@@ -38,7 +39,7 @@ class InflatesTooFar(Exception):
     """The data inflate to more bytes than allowed; the argument is that limit."""
 
 
-def inflate(data: Any, coding: bytes, max_bytes: int, *, on_loop: bool = False) -> memoryview:
+def inflate(data: Buffer, coding: bytes, max_bytes: int, *, on_loop: bool = False) -> memoryview:
     """Return `data` decoded from `coding`, a key of WINDOW_BITS.
 
     Never holds more than `max_bytes` and one piece. Raises BadCoding, InflatesTooFar, and with
@@ -61,7 +62,7 @@ def inflate(data: Any, coding: bytes, max_bytes: int, *, on_loop: bool = False) 
     return memoryview(inflated)
 
 
-def _pieces(data: Any, coding: bytes) -> Iterator[bytes]:
+def _pieces(data: Buffer, coding: bytes) -> Iterator[bytes]:
     """Decode `data`; gzip may consist of several members in a row (RFC 1952, section 2.2)."""
     read = 0
     for _ in range(_MOST_MEMBERS):
@@ -74,7 +75,7 @@ def _pieces(data: Any, coding: bytes) -> Iterator[bytes]:
         raise BadCoding(msg)
 
 
-def _member(data: Any, coding: bytes, begin: int) -> Generator[bytes, None, int]:
+def _member(data: Buffer, coding: bytes, begin: int) -> Generator[bytes, None, int]:
     """Decode the member that begins in `data` at `begin`, and return where it ends."""
     decoder = zlib.decompressobj(WINDOW_BITS[coding])
     read = begin
@@ -96,7 +97,7 @@ def _member(data: Any, coding: bytes, begin: int) -> Generator[bytes, None, int]
     return read - len(decoder.unused_data)
 
 
-def deflate(buffers: Iterable[Any], coding: bytes, level: int = _DEFAULT_LEVEL) -> bytes:
+def deflate(buffers: Iterable[Buffer], coding: bytes, level: int = _DEFAULT_LEVEL) -> bytes:
     """Return `buffers` joined and compressed as `coding`, `level` 1 to 9."""
     encoder = zlib.compressobj(level, wbits=WINDOW_BITS[coding])
     return b"".join([*map(encoder.compress, buffers), encoder.flush()])

@@ -7,6 +7,7 @@ from typing import Any, Protocol, Self
 import httptools
 
 from inferd.http.header_forward import HeaderForward
+from inferd.memory.buffer import Buffer
 from inferd.record import Record
 
 _HUGE_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*0*[1-9][0-9]{19,}[ \t]*\r\n", re.IGNORECASE)
@@ -86,7 +87,7 @@ class HttpAnswer(Record):
     def __init__(
         self,
         status: int,
-        buffers: list[Any],
+        buffers: list[Buffer],
         content_type: bytes = b"application/json",
         headers: bytes = b"",
         rest: Pieces | None = None,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 
 from inferd.http.message import Pieces
+from inferd.memory.buffer import Buffer
 
 IN_A_ROW = 16
 """How many pieces are sent before others get a turn; a producer may have many ready at once."""
@@ -20,7 +21,7 @@ class Outflow:
     wait as well, and nothing piles up here.
     """
 
-    def __init__(self, pieces: Pieces, write: Callable[[bytes], None]) -> None:
+    def __init__(self, pieces: Pieces, write: Callable[[Buffer], None]) -> None:
         self.write = write
         self._pieces = pieces
         self._is_held = False

@@ -28,6 +28,7 @@ from inferd.http.message import (
 )
 from inferd.http.outflow import Outflow
 from inferd.http.overload import check_head, memory_of
+from inferd.memory.buffer import Buffer
 
 log = logging.getLogger("inferd.http")
 
@@ -102,7 +103,7 @@ class RestExchange(StreamExchange):
         if not self.stream.is_remote_done:
             check_head(self._capacity, self._routes, self._head.path, self._head.content_length)
 
-    def on_data(self, data: Any, start: int, stop: int, *, ends: bool) -> None:
+    def on_data(self, data: Buffer, start: int, stop: int, *, ends: bool) -> None:
         """See StreamHandler."""
         count = stop - start
         if isinstance(self._body, bytearray):
@@ -225,7 +226,7 @@ class RestExchange(StreamExchange):
             self.sender.send_data(self.stream, answer.buffers, b"")
         self._clean_up()
 
-    def _send_stream(self, fields: list[Field], first: list[Any], rest: Pieces) -> None:
+    def _send_stream(self, fields: list[Field], first: list[Buffer], rest: Pieces) -> None:
         """Send an answer of unknown length, no faster than the client's window allows."""
         self.sender.send_headers(self.stream, encode_fields(fields))
         self._release()
@@ -245,7 +246,7 @@ class RestExchange(StreamExchange):
             self.sender.send_data(self.stream, [], b"")
         self._carrier.flush()
 
-    def _write(self, piece: bytes) -> None:
+    def _write(self, piece: Buffer) -> None:
         if self.stream.is_local_done:
             return
         self.sender.send_data(self.stream, [piece], None)

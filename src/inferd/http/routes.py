@@ -1,7 +1,6 @@
 """Routes: what a connection gets its answers from."""
 
 from collections.abc import Coroutine
-from typing import Any
 
 from inferd.compiled import mypyc_attr
 from inferd.errors import DocumentNotFound, InferdError, TooLarge
@@ -36,11 +35,11 @@ class Routes:
         self.refusable = refusable
         self.variations = variations
 
-    def begin(self, request: HttpRequest) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
+    def begin(self, request: HttpRequest) -> HttpAnswer | Coroutine[object, None, HttpAnswer]:
         """Return the answer if it need not wait for anything, else a coroutine that returns it."""
         return self.answer(request)
 
-    def answer(self, request: HttpRequest) -> Coroutine[Any, Any, HttpAnswer]:
+    def answer(self, request: HttpRequest) -> Coroutine[object, None, HttpAnswer]:
         """Return the answer to `request`, whatever happens."""
         raise NotImplementedError
 

@@ -18,6 +18,7 @@ from inferd.http.head_template import Variations
 from inferd.http.message import REASONS, HttpAnswer, HttpError, HttpRequest
 from inferd.http.router import Router, path_of
 from inferd.http.routes import Routes
+from inferd.memory.buffer import Buffer
 from inferd.route.asking import Channels, ask_rest
 from inferd.route.configuration import CONTROL_METHODS, V2_SERVICE
 from inferd.route.place import Place, PlaceState
@@ -209,7 +210,7 @@ class GrpcControl:
         found[WAKE_METHOD] = Stream(self._wake)
         return found
 
-    async def _wake(self, _: AsyncIterator[bytes], call: Call) -> AsyncIterator[list[object]]:
+    async def _wake(self, _: AsyncIterator[bytes], call: Call) -> AsyncIterator[list[Buffer]]:
         models = [str(value) for key, value in call.metadata if key == MODEL_HEADER]
         raise GrpcFault(UNAVAILABLE, self._control.wake("".join(models)))
         # Which makes this a generator.
@@ -306,6 +307,6 @@ def _index_rows(data: bytes) -> list[IndexEntry]:
 
 async def _refuse_stream(
     _messages: AsyncIterator[bytes], _call: Call
-) -> AsyncIterator[list[object]]:
+) -> AsyncIterator[list[Buffer]]:
     raise InvalidRequest(NO_MODEL)
     yield []

@@ -5,13 +5,14 @@ import json
 import logging
 import socket
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 from inferd.errors import InferdError
 from inferd.route.arrangement import KnownPlace, ModelKind
 from inferd.route.http_client import HttpCallAnswer, HttpTarget, fetch
 from inferd.route.place import Place
+from inferd.wire.json.document import JsonObject
 from inferd.wire.v2.repository import decode_index
 
 LOGGER = logging.getLogger("inferd")
@@ -266,7 +267,7 @@ async def _address_of(place: Place) -> str:
     return str(found[0][4][0])
 
 
-def kind_of(config: Mapping[str, Any]) -> ModelKind:
+def kind_of(config: JsonObject) -> ModelKind:
     """Return the kind of a model by its configuration in JSON, without regard to its steps."""
     if "sequence_batching" in config:
         return ModelKind.SEQUENCE
@@ -282,6 +283,6 @@ def kind_of(config: Mapping[str, Any]) -> ModelKind:
     return ModelKind.REPEATABLE
 
 
-def _steps(config: Mapping[str, Any]) -> list[str]:
+def _steps(config: JsonObject) -> list[str]:
     steps = config.get("ensemble_scheduling", {}).get("step", [])
     return [step["model_name"] for step in steps]

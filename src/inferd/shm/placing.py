@@ -1,15 +1,13 @@
 """Placing: puts outputs where in shared memory the client wants them, and nowhere else."""
 
 import asyncio
-from typing import Any
 
 import numpy as np
 
 from inferd.core.request import InferRequest, InferResponse, Span
 from inferd.errors import InvalidRequest, RegionFailed, Unavailable
+from inferd.tensor.array import Array
 from inferd.tensor.tensor import Tensor
-
-Array = np.ndarray[Any, Any]
 
 INLINE_BYTES = 4 << 20
 """How much is copied on the event loop at once: about a millisecond's worth."""

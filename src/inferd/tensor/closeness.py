@@ -7,15 +7,13 @@ floats whose two largest lie within the limits, as scores beside the class that 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 from inferd.tensor.halves import half_to_float32
 from inferd.tensor.tensor import Tensor
-
-Array = np.ndarray[Any, Any]
 
 LIMITS: Mapping[DataType, tuple[float, float]] = {
     DataType.FP64: (1e-8, 1e-10),

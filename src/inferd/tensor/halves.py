@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
-
-Array = np.ndarray[Any, Any]
 
 
 def bf16_to_float32(bits: Array) -> Array:

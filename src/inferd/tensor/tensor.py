@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from inferd.record import Record
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import decode_strings, encode_strings
 
@@ -44,7 +45,7 @@ class Tensor(Record):
         self.data = data  # a buffer; collections.abc.Buffer needs Python 3.12
         self.parameters = parameters
 
-    def numpy(self) -> np.ndarray[Any, Any]:
+    def numpy(self) -> Array:
         """Return the elements as an array of `shape`: a view, except that BYTES are copied.
 
         BYTES give an object array of `bytes`; BF16 gives the bit patterns as uint16.
@@ -85,7 +86,7 @@ class Tensor(Record):
         return memoryview(self.data).nbytes
 
     @classmethod
-    def from_numpy(cls, name: str, array: np.ndarray[Any, Any], datatype: DataType) -> "Tensor":
+    def from_numpy(cls, name: str, array: Array, datatype: DataType) -> "Tensor":
         """Wrap `array`, whose dtype must be `datatype.numpy`; copy it only if not C-contiguous.
 
         BYTES take an object array of `bytes` or `str` (encoded as UTF-8), which is copied.

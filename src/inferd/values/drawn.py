@@ -6,10 +6,11 @@ import numpy as np
 
 from inferd.core.metadata import TensorMetadata
 from inferd.errors import InvalidRequest
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 from inferd.tensor.halves import float64_to_half
 from inferd.tensor.tensor import Tensor, dims_text
-from inferd.values.value import Array, objects
+from inferd.values.value import objects
 
 STRING_BYTES = 16
 

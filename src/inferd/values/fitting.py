@@ -8,10 +8,11 @@ import numpy as np
 
 from inferd.core.metadata import TensorMetadata
 from inferd.errors import InvalidRequest
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType, datatype_of
 from inferd.tensor.tensor import Tensor, dims_text, fits
 from inferd.values.picture import arranged
-from inferd.values.value import Array, InputValue, cast, objects
+from inferd.values.value import InputValue, cast, objects
 
 
 class Fitted(NamedTuple):

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from inferd.errors import InvalidRequest
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DATATYPES
-from inferd.values.value import Array, InputValue, cast, objects
+from inferd.values.value import InputValue, cast, objects
 
 
 def read_json(body: bytes, source: str) -> dict[str, InputValue]:

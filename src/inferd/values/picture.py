@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from inferd.errors import InvalidRequest
-
-Array = np.ndarray[Any, Any]
+from inferd.tensor.array import Array
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 CHANNELS = (1, 3, 4)

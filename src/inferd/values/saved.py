@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from inferd.errors import InvalidRequest
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.values.shown import json_value, plain_array
-from inferd.values.value import Array
 
 SUFFIXES = (".npz", ".npy", ".json", ".csv", ".bin")
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 from inferd.tensor.halves import bf16_to_float32
 from inferd.tensor.tensor import Tensor, dims_text
-from inferd.values.value import Array
 
 MOST_SHOWN = 60
 MOST_STRINGS = 20

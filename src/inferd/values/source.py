@@ -9,13 +9,14 @@ from zipfile import BadZipFile
 import numpy as np
 
 from inferd.errors import InvalidRequest
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DATATYPES, DataType
 from inferd.values.json_text import json_array, read_json
 from inferd.values.picture import SUFFIXES as PICTURES
 from inferd.values.picture import read_picture
 from inferd.values.table import SUFFIXES as TABLES
 from inferd.values.table import joined_columns, read_table
-from inferd.values.value import Array, InputValue, cast, objects
+from inferd.values.value import InputValue, cast, objects
 
 STDIN = "-"
 

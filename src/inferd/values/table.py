@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from inferd.errors import InvalidRequest
-from inferd.values.value import Array, objects
+from inferd.tensor.array import Array
+from inferd.values.value import objects
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".pq")
 

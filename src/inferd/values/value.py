@@ -1,13 +1,12 @@
 """InputValue: the elements of one input before its datatype is known, and how they become it."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 from inferd.tensor.halves import float64_to_half
-
-Array = np.ndarray[Any, Any]
 
 
 class InputValue(NamedTuple):

@@ -4,6 +4,7 @@ from typing import Any
 
 from inferd.compiled import mypyc_attr
 from inferd.core.request import InferRequest, InferResponse
+from inferd.memory.buffer import Buffer
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -38,14 +39,14 @@ class InferCodec:
         """
         return "", ""
 
-    def rest_body(self, call: Any) -> tuple[list[Any], int | None] | None:
+    def rest_body(self, call: Any) -> tuple[list[Buffer], int | None] | None:
         """Return the body of `call` in parts, and the size of its JSON if there is more in it.
 
         None unless the body is an inference of V2 over REST.
         """
         return None
 
-    def rest_answer(self, answer: Any) -> tuple[list[Any], int | None] | None:
+    def rest_answer(self, answer: Any) -> tuple[list[Buffer], int | None] | None:
         """Return the same of an encoded answer."""
         return None
 
@@ -55,7 +56,7 @@ class InferCodec:
         """Return the answer in the form that the transport sends. Raises NotFast."""
         raise NotImplementedError
 
-    def encode_stream(self, request: InferRequest, response: InferResponse) -> list[Any]:
+    def encode_stream(self, request: InferRequest, response: InferResponse) -> list[Buffer]:
         """Return one answer of a gRPC stream of them, as buffers."""
         raise NotImplementedError
 

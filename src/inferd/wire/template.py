@@ -5,9 +5,8 @@ request by the bytes around its holes, and has it filled: nothing is parsed or c
 (docs/decisions/0054-templates.md).
 """
 
-from typing import Any
-
 from inferd.core.request import InferRequest, Resolve, Sequence, Span, WantedOutput
+from inferd.memory.buffer import Buffer
 from inferd.tensor.tensor import Tensor
 from inferd.wire.shared_memory import Reference, place_output, read_input, take_spans
 
@@ -34,7 +33,7 @@ class Template:
         self.inputs = inputs
         self.outputs = outputs
 
-    def filled(self, data: list[Any]) -> InferRequest:
+    def filled(self, data: list[Buffer]) -> InferRequest:
         """Return a new request with `data`, one buffer for each input; any for those elsewhere."""
         pattern = self.pattern
         inputs: list[Tensor] = []

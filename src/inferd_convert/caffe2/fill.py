@@ -5,12 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 from inferd_convert.caffe2.call import Caffe2Call
 from inferd_convert.call import Converted, Converter
 from inferd_convert.graph import Graph, Value
-
-Array = np.ndarray[Any, Any]
 
 
 def _given(datatype: DataType) -> Converter:

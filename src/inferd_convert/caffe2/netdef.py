@@ -21,8 +21,7 @@ from inferd.formats.protobuf import (
     varints,
     view,
 )
-
-Array = np.ndarray[Any, Any]
+from inferd.tensor.array import Array
 
 MAX_OPERATORS = 100_000
 """Nets with more are refused."""

@@ -1,12 +1,10 @@
 """MxnetNetwork: an MXNet symbol with its parameters, converted to one ONNX model."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
-
-import numpy as np
 
 from inferd.errors import InvalidConfig
 from inferd.formats.onnx_model import OnnxPort
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 from inferd_convert.call import Converter, check_convertible, convert_call
 from inferd_convert.graph import Graph, Value
@@ -24,8 +22,6 @@ from inferd_convert.mxnet import (
 from inferd_convert.mxnet.call import MxnetCall
 from inferd_convert.mxnet.params import TYPES
 from inferd_convert.mxnet.symbol import VARIABLE, Symbol, SymbolNode
-
-Array = np.ndarray[Any, Any]
 
 _PARTS = (detection, elementwise, fill, image, layer, linalg, pick, recurrent, shape)
 OPERATORS: dict[str, Converter] = {

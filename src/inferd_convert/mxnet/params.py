@@ -5,14 +5,13 @@ All versions of the array format are read; an array's first four bytes tell whic
 
 import struct
 from math import prod
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
 from inferd.errors import InvalidConfig
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
-
-Array = np.ndarray[Any, Any]
 
 _LIST_MAGIC = 0x112
 _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA

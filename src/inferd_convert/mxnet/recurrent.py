@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 from inferd_convert.call import Converted, Converter
 from inferd_convert.graph import Graph, Value
 from inferd_convert.mxnet.call import MxnetCall
 from inferd_convert.mxnet.shape import places_along
-
-Array = np.ndarray[Any, Any]
 
 # Mode -> ONNX's operator, its activation, and MXNet's indices of its gates in ONNX's order.
 _MODES = {

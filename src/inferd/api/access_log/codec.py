@@ -6,6 +6,7 @@ from inferd.compiled import mypyc_attr
 from inferd.core.request import InferRequest, InferResponse
 from inferd.http.message import HttpRequest
 from inferd.http.request_log import Notes
+from inferd.memory.buffer import Buffer
 from inferd.wire.infer_codec import InferCodec
 
 
@@ -55,7 +56,7 @@ class NotedCodec(InferCodec):
             notes.version = response.version
         return self._codec.encode(request, response, message, call)
 
-    def encode_stream(self, request: InferRequest, response: InferResponse) -> list[object]:
+    def encode_stream(self, request: InferRequest, response: InferResponse) -> list[Buffer]:
         """See InferCodec."""
         return self._codec.encode_stream(request, response)
 

@@ -23,6 +23,7 @@ from inferd.http.failure import FailureLog
 from inferd.http.grpc.handler import Call, Method, Stream, Unary
 from inferd.http.grpc.status import status_of as status_of_grpc
 from inferd.http.header_forward import HeaderForward
+from inferd.memory.buffer import Buffer
 from inferd.wire.trtis import grpc as trtis_grpc
 from inferd.wire.trtis.answer import Answer
 from inferd.wire.trtis.grpc import SERVICE, Statuses
@@ -81,10 +82,10 @@ class TrtisMethods:
 
     def _with_status(
         self, rpc: str, call: Callable[[object, Call], Awaitable[Fields]], what: str
-    ) -> Callable[[bytes, Call], Awaitable[list[object]]]:
+    ) -> Callable[[bytes, Call], Awaitable[list[Buffer]]]:
         """Return a handler that answers with the fields `call` returns, and a status."""
 
-        async def answer_with_status(data: bytes, about: Call) -> list[object]:
+        async def answer_with_status(data: bytes, about: Call) -> list[Buffer]:
             began_ns = perf_counter_ns()
             number = next(self.trtis.numbers)
             try:
@@ -102,7 +103,7 @@ class TrtisMethods:
 
         return answer_with_status
 
-    def refusal(self, rpc: str, error: InferdError) -> list[Any]:
+    def refusal(self, rpc: str, error: InferdError) -> list[Buffer]:
         """Return the answer to a request that is refused without being read."""
         status = self.failure(rpc, error, next(self.trtis.numbers))
         return [trtis_grpc.encode_answer(rpc, status)]
@@ -112,7 +113,7 @@ class TrtisMethods:
         self.failures.note(rpc, error)
         return self.statuses.failure(*status_of(error), number)
 
-    async def infer(self, data: bytes, call: Call) -> list[Any]:
+    async def infer(self, data: bytes, call: Call) -> list[Buffer]:
         """Handle Infer."""
         message = TrtisMessage(next(self.trtis.numbers), data=data)
         try:
@@ -121,7 +122,7 @@ class TrtisMethods:
         except Exception as error:  # noqa: BLE001  the wall
             return self.failed("Infer", message, error)
 
-    def failed(self, rpc: str, message: TrtisMessage, error: Exception) -> list[Any]:
+    def failed(self, rpc: str, message: TrtisMessage, error: Exception) -> list[Buffer]:
         """Return the answer to a failed inference; it echoes the id in its header, if any."""
         status = self.failure(rpc, error, message.number)
         header = message.header
@@ -130,7 +131,7 @@ class TrtisMethods:
 
     def stream_infer(
         self, messages: AsyncIterator[bytes], call: Call
-    ) -> AsyncIterator[list[object]]:
+    ) -> AsyncIterator[list[Buffer]]:
         """Answer the requests of a stream, each once and in order; failures do not end it."""
         return TrtisStream(self, messages, call).answers()
 
@@ -231,7 +232,7 @@ class TrtisGrpcCodec(TrtisCodec):
             raise Unsupported(msg)
         return form.decode_request(wanted.version, wanted.header, wanted.raw, self._resolve)
 
-    def answered(self, answer: Answer, message: TrtisMessage, call: Any) -> list[Any]:
+    def answered(self, answer: Answer, message: TrtisMessage, call: Any) -> list[Buffer]:
         """See TrtisCodec."""
         return trtis_grpc.encode_infer_response(self._statuses.success(message.number), answer)
 
@@ -259,7 +260,7 @@ class TrtisStream(InferStream):
         try:
             response = await pending.engine.infer(request)
             pending.version = response.version
-            answer: list[object] = await self.inference.encode(
+            answer: list[Buffer] = await self.inference.encode(
                 request, response, pending.message, self._call
             )
             return answer

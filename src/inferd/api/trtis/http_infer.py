@@ -115,10 +115,8 @@ class TrtisHttpCodec(TrtisCodec):
         target = http_request.target
         # The common spelling first, since parsing the query takes longer than all else here.
         is_binary = target.partition(b"?")[2] == b"format=binary" or format_of(target) == "binary"
-        buffers = answer.buffers
         # Outputs in shared memory have no place in the body.
-        if None in buffers:
-            buffers = [data for data in buffers if data is not None]
+        buffers = [data for data in answer.buffers if data is not None]
         buffers.append(answer.message() if is_binary else answer.lines())
         return HttpAnswer(200, buffers, _OCTETS, headers)
 

@@ -5,6 +5,7 @@ from typing import Any
 from inferd.api.trtis.trtis import Trtis
 from inferd.compiled import mypyc_attr
 from inferd.core.request import InferRequest, InferResponse
+from inferd.memory.buffer import Buffer
 from inferd.record import Record
 from inferd.wire.infer_codec import InferCodec
 from inferd.wire.trtis.answer import Answer
@@ -23,7 +24,7 @@ class TrtisMessage(Record):
     form: Form
     header: InferHeader | None
 
-    def __init__(self, number: int, model: str = "", version: str = "", data: Any = b"") -> None:
+    def __init__(self, number: int, model: str = "", version: str = "", data: Buffer = b"") -> None:
         self.number = number
         self.model = model
         self.version = version

@@ -8,7 +8,7 @@ import asyncio
 import itertools
 from collections.abc import Iterator
 from time import monotonic_ns, perf_counter_ns
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import inferd
 from inferd.aio.inline import groups
@@ -29,6 +29,7 @@ from inferd.errors import (
 )
 from inferd.http.access import Access, Guard
 from inferd.observe.statistics import Duration
+from inferd.wire.json.document import JsonObject
 from inferd.wire.trtis import status as trtis_status
 from inferd.wire.trtis.http import StatusLine
 from inferd.wire.trtis.infer import Form
@@ -187,7 +188,7 @@ class Trtis:
         rows = await self.engine.control.index()
         return trtis_status.repository_index(sorted({row.name for row in rows}))
 
-    def regions(self) -> list[dict[str, Any]]:
+    def regions(self) -> list[JsonObject]:
         """Return the fields of a SharedMemoryRegion for each region."""
         regions = self.engine.regions
         return trtis_status.region_fields(regions.system_status(), regions.cuda_status())

@@ -30,6 +30,7 @@ from inferd.http.failure import FailureLog
 from inferd.http.grpc.handler import Call, StreamHandler
 from inferd.http.grpc.status import GRPC_STATUS, status_of
 from inferd.http.request_log import Notes
+from inferd.memory.buffer import Buffer
 from inferd.observe.tracing import trace as times
 from inferd.observe.tracing.trace import Trace
 from inferd.wire.v2.grpc import codec as v2_grpc
@@ -54,7 +55,7 @@ QUIET_S = 1.0
 READ_IN_A_ROW = 16
 """How many requests are begun before the answers that are already there are sent."""
 
-Outcome = list[Any] | Exception
+Outcome = list[Buffer] | Exception
 """An answer as buffers, or an error that ends the stream."""
 
 
@@ -68,7 +69,9 @@ def stream_handler(
     """
     failures = FailureLog(logging.getLogger("inferd.grpc"))
 
-    def model_stream_infer(messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[list[Any]]:
+    def model_stream_infer(
+        messages: AsyncIterator[bytes], call: Call
+    ) -> AsyncIterator[list[Buffer]]:
         return InferStream(inference, failures, messages, call, stopping).answers()
 
     return model_stream_infer
@@ -140,7 +143,7 @@ class InferStream:
         self._has_room = asyncio.Event()
         self._waiter: asyncio.Future[None] | None = None
 
-    async def answers(self) -> AsyncGenerator[list[Any], None]:
+    async def answers(self) -> AsyncGenerator[list[Buffer], None]:
         """Yield the answers to all requests, each as buffers."""
         self._may_read.set()
         self._has_room.set()
@@ -272,7 +275,7 @@ class InferStream:
             return self.fail(pending, error)
 
     async def _answer_later(
-        self, pending: StreamRequest, running: Coroutine[Any, Any, Outcome], waits_for: Any
+        self, pending: StreamRequest, running: Coroutine[object, None, Outcome], waits_for: Any
     ) -> None:
         try:
             pending.outcome = await resume(running, waits_for)
@@ -381,7 +384,7 @@ class InferStream:
         """End everything still under way: the stream has ended, or its client has gone."""
         loop = asyncio.get_running_loop()
         for task in self._tasks:
-            coroutine = cast("Coroutine[Any, Any, None]", task.get_coro())
+            coroutine = cast("Coroutine[object, None, None]", task.get_coro())
             if getcoroutinestate(coroutine) == CORO_CREATED:
                 # It would not pass the cancellation on to a coroutine it took over.
                 loop.call_soon(task.cancel)
@@ -395,7 +398,7 @@ class InferStream:
             pending.status = pending.status or GRPC_STATUS[Code.CANCELLED]
             self._end(pending)
 
-    def _start(self, running: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def _start(self, running: Coroutine[object, None, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(running)
         self._tasks.add(task)
         task.add_done_callback(self._note_done)
@@ -410,7 +413,7 @@ class InferStream:
             self._waiter.set_result(None)
 
 
-def _note_sending(pending: StreamRequest, answer: list[Any]) -> None:
+def _note_sending(pending: StreamRequest, answer: list[Buffer]) -> None:
     _stamp(pending.trace, times.GRPC_SEND_START)
     if pending.notes is not None:
         pending.sent_bytes += sum(map(len, answer))

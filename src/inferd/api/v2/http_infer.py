@@ -13,6 +13,7 @@ from inferd.errors import InvalidRequest
 from inferd.http.coder import Coder
 from inferd.http.content_coding import MIN_BYTES, choose_coding
 from inferd.http.message import HttpAnswer, HttpRequest
+from inferd.memory.buffer import Buffer
 from inferd.wire.infer_codec import InferCodec
 from inferd.wire.v2 import binary as v2_binary
 from inferd.wire.v2.binary import HEADER_KEY
@@ -118,13 +119,13 @@ class RestCodec(InferCodec):
             raise v2_binary.no_body()
         return self._rest.decode_infer_request(model, version, body, json_size)
 
-    def rest_body(self, call: Any) -> tuple[list[Any], int | None] | None:
+    def rest_body(self, call: Any) -> tuple[list[Buffer], int | None] | None:
         """See InferCodec."""
         http_request: HttpRequest = call
         declared = http_request.headers.get(HEADER_KEY)
         return [http_request.body], None if declared is None else int(declared)
 
-    def rest_answer(self, answer: Any) -> tuple[list[Any], int | None] | None:
+    def rest_answer(self, answer: Any) -> tuple[list[Buffer], int | None] | None:
         """See InferCodec."""
         http_answer: HttpAnswer = answer
         if http_answer.content_type != _OCTETS:

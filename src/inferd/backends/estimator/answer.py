@@ -6,8 +6,8 @@ import numpy as np
 
 from inferd.backends.estimator.rows import is_same
 from inferd.config.model import ModelOutput
-from inferd.core.arrays import Array
 from inferd.errors import BackendFailed
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType, datatype_of
 from inferd.tensor.tensor import Tensor, reshaped
 

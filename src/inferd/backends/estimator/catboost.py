@@ -23,9 +23,9 @@ from inferd.backends.estimator.model import (
 from inferd.backends.estimator.rows import framed
 from inferd.config.model import ModelConfig
 from inferd.config.parameter_names import MODEL_CLASS
-from inferd.core.arrays import Array
 from inferd.core.interfaces import ModelFiles
 from inferd.core.rows import INDEPENDENT, Verdict
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType, datatype_of
 
 _BASE = "CatBoost"

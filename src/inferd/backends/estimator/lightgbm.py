@@ -21,10 +21,10 @@ from inferd.backends.estimator.model import (
 )
 from inferd.backends.estimator.rows import framed, is_same, stacked
 from inferd.config.model import ModelConfig
-from inferd.core.arrays import Array
 from inferd.core.interfaces import ModelFiles
 from inferd.core.rows import INDEPENDENT, Verdict
 from inferd.errors import InvalidConfig, InvalidRequest
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType, datatype_of
 
 _COUNTED = "Column_"

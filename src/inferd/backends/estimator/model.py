@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import whole_number
-from inferd.core.arrays import Array
 from inferd.core.rows import Verdict
 from inferd.errors import BackendFailed, foreign_text
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 
 Columns = Mapping[str, Array]

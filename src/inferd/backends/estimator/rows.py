@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from inferd.backends.estimator.model import Columns, Features, LoadedModel, counted_names
-from inferd.core.arrays import Array
 from inferd.errors import InvalidRequest
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 from inferd.tensor.halves import bf16_to_float32
 from inferd.tensor.tensor import Tensor

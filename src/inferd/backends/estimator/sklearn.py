@@ -25,10 +25,10 @@ from inferd.backends.estimator.parts import parts_of, verdict_on
 from inferd.backends.estimator.rows import framed, has_pandas, stacked
 from inferd.backends.estimator.xgboost import xgboost_model
 from inferd.config.model import ModelConfig
-from inferd.core.arrays import Array
 from inferd.core.interfaces import ModelFiles
 from inferd.core.offline import OfflineReport
 from inferd.errors import BackendFailed, Unsupported
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType, datatype_of
 
 _METHODS = (

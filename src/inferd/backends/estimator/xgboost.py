@@ -21,10 +21,10 @@ from inferd.backends.estimator.model import (
 from inferd.backends.estimator.rows import framed, stacked
 from inferd.config.model import ModelConfig
 from inferd.config.parameter_names import MODEL_CLASS
-from inferd.core.arrays import Array
 from inferd.core.interfaces import ModelFiles
 from inferd.core.rows import INDEPENDENT, Verdict
 from inferd.errors import InvalidRequest
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType, datatype_of
 
 _CLASSES = {

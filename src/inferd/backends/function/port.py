@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from inferd.errors import BackendFailed, InvalidRequest, foreign_text
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType, datatype_of
 from inferd.tensor.tensor import Tensor, fits
 
@@ -93,7 +94,7 @@ class FunctionPort(msgspec.Struct, frozen=True):
         nested: list[Any] = array.reshape(tensor.shape).tolist()
         return nested
 
-    def _deepened(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _deepened(self, array: Array) -> Array:
         """Return an array of lists without elements, with all its dims.
 
         Missing inner lists have no length: their dims are as declared, 0 if variable.
@@ -106,7 +107,7 @@ class FunctionPort(msgspec.Struct, frozen=True):
             return shape in ((), (1,))  # clients see the second
         return fits(self.shape, shape)
 
-    def _array(self, value: object) -> np.ndarray[Any, Any]:
+    def _array(self, value: object) -> Array:
         if value is None:
             msg = "is None"
             raise BackendFailed(msg)
@@ -124,7 +125,7 @@ class FunctionPort(msgspec.Struct, frozen=True):
             raise BackendFailed(msg)
         return np.asarray(value, target)
 
-    def _numbers(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _numbers(self, array: Array) -> Array:
         """Return an array with its own dtype; a mismatch is an error, not rounded."""
         target = self.datatype.numpy
         # By its name: ml_dtypes' type, as JAX gives it, without importing ml_dtypes.
@@ -140,7 +141,7 @@ class FunctionPort(msgspec.Struct, frozen=True):
             raise BackendFailed(msg)
         return array.astype(target, copy=False)
 
-    def _strings(self, value: object) -> np.ndarray[Any, Any]:
+    def _strings(self, value: object) -> Array:
         is_array = isinstance(value, np.ndarray)
         if self.form == "list" and not is_array and not isinstance(value, list | tuple):
             msg = f"is of type {type(value).__name__}, expected a list"

@@ -9,13 +9,14 @@ import numpy as np
 from inferd.backends.litert.file import check_file
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import whole_number
-from inferd.core.arrays import Array, ArrayInstance, Run
+from inferd.core.arrays import ArrayInstance, Run
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.offline import OfflineReport
 from inferd.core.pool import Pool
 from inferd.core.signature import Declared, Signature, check_config
 from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest, foreign_text
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType, datatype_of
 
 SERVING = "serving_default"

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from inferd.config.model import ModelConfig
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
-
-Array = np.ndarray[Any, Any]
 
 MOST_BYTES = 4096
 """Of inputs and outputs together; beyond this, copying costs more than creating a value."""

@@ -14,11 +14,11 @@ from inferd.backends.onnx.places import Places
 from inferd.backends.onnx.settings import onnxruntime, run_options
 from inferd.backends.onnx.signature import Loaded
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
-from inferd.core.arrays import Array
 from inferd.core.request import InferRequest, InferResponse
 from inferd.core.signature import Signature
 from inferd.core.traits import InstanceTraits
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor, reshaped
 

@@ -10,9 +10,8 @@ import numpy as np
 from inferd.backends.onnx.bound import run_bound
 from inferd.config.model import ModelConfig, ModelOutput
 from inferd.core.request import InferRequest
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
-
-Array = np.ndarray[Any, Any]
 
 
 class Places:

@@ -11,7 +11,7 @@ from inferd.backends.openvino.saved_model import check_choice
 from inferd.backends.openvino.shapes import Shapes
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.parameter import is_on, whole_number
-from inferd.core.arrays import Array, ArrayInstance, Run
+from inferd.core.arrays import ArrayInstance, Run
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.pool import Pool
@@ -19,6 +19,7 @@ from inferd.core.shared import Shared, fingerprint
 from inferd.core.signature import Declared, Signature, check_config
 from inferd.errors import BackendFailed, InvalidRequest, Unsupported, foreign_text
 from inferd.formats.protobuf import Malformed
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 
 DATATYPES = {

@@ -13,8 +13,9 @@ from typing import Any
 from inferd.backends.pytorch.naming import outputs_in_order
 from inferd.backends.pytorch.runtime import Context, failure, to_array, to_tensor
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
-from inferd.core.arrays import Array, Run
+from inferd.core.arrays import Run
 from inferd.errors import BackendFailed, InvalidConfig
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 
 

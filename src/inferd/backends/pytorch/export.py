@@ -19,9 +19,10 @@ from inferd.backends.pytorch.runtime import (
     to_tensor,
 )
 from inferd.config.model import ModelConfig
-from inferd.core.arrays import Array, Run
+from inferd.core.arrays import Run
 from inferd.core.signature import Declared
 from inferd.errors import InferdError, InvalidConfig, InvalidRequest, Unsupported
+from inferd.tensor.array import Array
 
 _loading = threading.Lock()
 """Held while torch.export.load runs, whose state is the process's, whatever backend calls it."""

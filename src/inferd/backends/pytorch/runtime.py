@@ -9,9 +9,9 @@ import numpy as np
 
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import whole_number
-from inferd.core.arrays import Array
 from inferd.core.interfaces import Placement
 from inferd.errors import BackendFailed, InvalidConfig, foreign_text
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 
 DATATYPES = {

@@ -18,8 +18,9 @@ from inferd.backends.pytorch.structure import (
 )
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on
-from inferd.core.arrays import Array, Run
+from inferd.core.arrays import Run
 from inferd.errors import BackendFailed
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 
 _PLAIN = frozenset(DataType) - {DataType.BYTES, DataType.BF16}

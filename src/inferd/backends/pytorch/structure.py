@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from inferd.core.arrays import Array
 from inferd.errors import InvalidRequest
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 
 TENSOR = "Tensor"

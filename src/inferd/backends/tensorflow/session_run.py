@@ -7,7 +7,8 @@ import numpy as np
 
 from inferd.backends.tensorflow.session import LoadedSession, failure
 from inferd.config.model import ModelConfig
-from inferd.core.arrays import Array, Run
+from inferd.core.arrays import Run
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 
 MAX_CALLABLES = 32

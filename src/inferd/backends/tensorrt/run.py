@@ -11,8 +11,8 @@ import numpy as np
 from inferd.backends.tensorrt.device import Device
 from inferd.backends.tensorrt.plan import TensorrtPlan, failure
 from inferd.config.model import ModelConfig
-from inferd.core.arrays import Array
 from inferd.errors import BackendFailed
+from inferd.tensor.array import Array
 
 # What cudaMalloc promises; a little more room lets sizes that differ slightly share memory.
 _ALIGNMENT = 256

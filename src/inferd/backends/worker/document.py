@@ -9,6 +9,9 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Parameters
 from inferd_worker import packet
 
+StartSettings = dict[str, Any]
+"""The document of START: the task, and what it needs of the model, by name."""
+
 MAX_DIMS = 64
 """More than any framework has. Endless shapes take endless time to multiply."""
 

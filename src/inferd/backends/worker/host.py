@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from inferd.backends.worker.document import DescribedBatch
+from inferd.backends.worker.document import DescribedBatch, StartSettings
 from inferd.backends.worker.link import Link, LinkClosed
 from inferd.backends.worker.message import BatchReader, described_answer
 from inferd.core.interfaces import Answer, Opened
@@ -29,7 +29,7 @@ from inferd_worker import packet
 from inferd_worker.arena import Arena, ArenaFull, Received
 from inferd_worker.main import end_process, inherit
 
-Task = Callable[[dict[str, Any]], Opened | str]
+Task = Callable[[StartSettings], Opened | str]
 """The function that START names: given the settings, it opens the instance or returns a text."""
 
 
@@ -72,7 +72,7 @@ class Host:
         elif kind == packet.FINALIZE:
             self._is_over = True
 
-    def _start(self, settings: dict[str, Any]) -> None:
+    def _start(self, settings: StartSettings) -> None:
         """Do what the first packet asks for, and report to the server."""
         self._model = settings["model"]
         try:

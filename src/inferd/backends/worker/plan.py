@@ -3,10 +3,10 @@
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from inferd.backends.worker.document import StartSettings
 from inferd.backends.worker.process import WorkerProcess
 from inferd.backends.worker.reshapes import Reshapes
 from inferd.config.model import ModelConfig
@@ -35,7 +35,7 @@ class WorkerPlan(msgspec.Struct, frozen=True):
 
     model: str
     version: int
-    settings: dict[str, Any]
+    settings: StartSettings
     make: Make
     start_timeout_s: float
     is_wanted: Callable[[], bool] = always
@@ -55,7 +55,7 @@ def python_settings(
     placement: Placement,
     file: Path,
     folders: Sequence[Path],
-) -> dict[str, Any]:
+) -> StartSettings:
     """Return the document of START for a model that is Python code in `file`.
 
     `folders` are those that its imports are searched in; `args` are what it is initialized with.

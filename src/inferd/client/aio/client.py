@@ -24,6 +24,7 @@ from inferd.core.metadata import IndexEntry, ModelMetadata, ServerMetadata
 from inferd.core.request import InferRequest
 from inferd.errors import InferdError
 from inferd.observe.statistics import ModelStatistics
+from inferd.wire.json.document import JsonObject
 
 if TYPE_CHECKING:
     from inferd.client.regions import SharedRegion
@@ -167,7 +168,7 @@ class AsyncClient:
         """Return the inputs and outputs of a model, and its versions."""
         return await self._run(self._protocol.metadata(model, version))
 
-    async def config(self, model: str, version: str = "") -> dict[str, Any]:
+    async def config(self, model: str, version: str = "") -> JsonObject:
         """Return the configuration of a model, as JSON has it (an extension of Triton's)."""
         return await self._run(self._protocol.config(model, version))
 

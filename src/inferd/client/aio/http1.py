@@ -32,7 +32,7 @@ class AsyncRestConnection:
         """Return whether the connection can have another call: nothing has arrived unasked."""
         return self.is_reusable and self.stream.is_quiet()
 
-    async def ask(self, call: ClientCall[Any], fields: str, seconds: float) -> ServerAnswer:
+    async def ask(self, call: ClientCall[object], fields: str, seconds: float) -> ServerAnswer:
         """Send `call` with the header lines `fields`, and return the answer.
 
         Raises OSError, ConnectionLost, BadAnswer and DeadlineExceeded.
@@ -45,7 +45,7 @@ class AsyncRestConnection:
         return ServerAnswer(head.status, head.headers, await self._body(head))
 
     async def begin(
-        self, call: ClientCall[Any], fields: str, seconds: float
+        self, call: ClientCall[object], fields: str, seconds: float
     ) -> ServerAnswer | None:
         """Send `call`; return None if the answer is a stream, otherwise the answer.
 
@@ -84,7 +84,7 @@ class AsyncRestConnection:
         head = self._head_of_stream
         return ServerAnswer(head.status, head.headers, memoryview(b""))
 
-    async def _send(self, call: ClientCall[Any], fields: str) -> None:
+    async def _send(self, call: ClientCall[object], fields: str) -> None:
         head = call.verb + " " + self._target.path + call.path + self._host + fields
         for name, value in call.headers:
             head += f"{name}: {value}\r\n"

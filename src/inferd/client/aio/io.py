@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from inferd.client.failures import connect_failed, out_of_time
 from inferd.client.settings import ClientSettings
+from inferd.memory.buffer import Buffer
 
 # It fills only by what nobody asked for.
 _SPILL_BYTES: Final = 65536
@@ -91,7 +92,7 @@ class AsyncByteStream(asyncio.BufferedProtocol):
         chosen: str | None = secured and secured.selected_alpn_protocol()
         return chosen
 
-    async def send(self, buffers: Sequence[Any]) -> None:
+    async def send(self, buffers: Sequence[Buffer]) -> None:
         """Send all of `buffers`. Raises OSError, TimeoutError among them."""
         for one in buffers:
             if self._is_ended:

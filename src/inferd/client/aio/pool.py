@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import AsyncGenerator
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 from weakref import WeakSet
 
 from inferd.client.aio.http1 import AsyncRestConnection
@@ -41,7 +41,7 @@ class AsyncConnectionPool:
         # Not closed: with TLS that would send close_notify on a connection that is the parent's.
         self._free = []
 
-    async def ask(self, call: ClientCall[Any], fields: str, deadline: float) -> ServerAnswer:
+    async def ask(self, call: ClientCall[object], fields: str, deadline: float) -> ServerAnswer:
         """Send `call` with the header lines `fields`, and return the answer. Raises ClientError."""
         await self._slots.take(deadline)
         connection = None
@@ -62,7 +62,7 @@ class AsyncConnectionPool:
         return answer
 
     async def stream(
-        self, call: ClientCall[Any], fields: str, deadline: float
+        self, call: ClientCall[object], fields: str, deadline: float
     ) -> AsyncGenerator[memoryview | ServerAnswer, None]:
         """Send `call`, and yield the messages that answer it; last, an answer without any.
 

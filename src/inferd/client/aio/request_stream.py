@@ -78,7 +78,7 @@ class AsyncRequestStream:
         # Otherwise nobody can tell when a decoupled model has no more answers
         # (triton_enable_empty_final_response).
         request.empty_final = True
-        call: ClientCall[Any] = self._protocol.stream(request, binary=True)
+        call: ClientCall[object] = self._protocol.stream(request, binary=True)
         with client_errors():
             await self._open().send_message(call.buffers, call.size, is_last=False)
 

@@ -1,9 +1,9 @@
 """AsyncSharedMemory: a region that is registered with a server for the length of a block."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Self
+from typing import Self
 
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from inferd.client.call import ClientCall
 from inferd.client.errors import ClientError
@@ -11,6 +11,7 @@ from inferd.client.protocol import Protocol
 from inferd.client.regions import SharedRegion
 from inferd.core.request import Span
 from inferd.errors import InvalidRequest
+from inferd.tensor.array import Array
 
 
 class AsyncSharedMemory:
@@ -70,14 +71,14 @@ class AsyncSharedMemory:
         finally:
             region.close()
 
-    def array(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    def array(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> Array:
         """Return a new array in the region. Raises InvalidRequest if it does not fit."""
         if self._region is None:
             msg = "the shared memory is used outside of its block"
             raise ClientError(msg)
         return self._region.array(shape, dtype)
 
-    def span_of(self, array: NDArray[Any]) -> Span:
+    def span_of(self, array: Array) -> Span:
         """Return where `array`, made here, lies. Raises InvalidRequest for another."""
         span = self._region.span_of(array) if self._region is not None else None
         if span is None:

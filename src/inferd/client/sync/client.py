@@ -25,6 +25,7 @@ from inferd.core.metadata import IndexEntry, ModelMetadata, ServerMetadata
 from inferd.core.request import InferRequest
 from inferd.errors import InferdError
 from inferd.observe.statistics import ModelStatistics
+from inferd.wire.json.document import JsonObject
 
 if TYPE_CHECKING:
     from inferd.client.regions import SharedRegion
@@ -166,7 +167,7 @@ class Client:
         """Return the inputs and outputs of a model, and its versions."""
         return self._run(self._protocol.metadata(model, version))
 
-    def config(self, model: str, version: str = "") -> dict[str, Any]:
+    def config(self, model: str, version: str = "") -> JsonObject:
         """Return the configuration of a model, as JSON has it (an extension of Triton's)."""
         return self._run(self._protocol.config(model, version))
 

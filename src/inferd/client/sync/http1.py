@@ -33,7 +33,7 @@ class RestConnection:
         """Return whether the connection can have another call: nothing has arrived unasked."""
         return self.is_reusable and self.stream.is_quiet()
 
-    def ask(self, call: ClientCall[Any], fields: str, seconds: float) -> ServerAnswer:
+    def ask(self, call: ClientCall[object], fields: str, seconds: float) -> ServerAnswer:
         """Send `call` with the header lines `fields`, and return the answer.
 
         Raises OSError, ConnectionLost, BadAnswer and DeadlineExceeded.
@@ -45,7 +45,7 @@ class RestConnection:
             return ServerAnswer(head.status, head.headers, memoryview(b""))
         return ServerAnswer(head.status, head.headers, self._body(head))
 
-    def begin(self, call: ClientCall[Any], fields: str, seconds: float) -> ServerAnswer | None:
+    def begin(self, call: ClientCall[object], fields: str, seconds: float) -> ServerAnswer | None:
         """Send `call`; return None if the answer is a stream, otherwise the answer.
 
         Raises as `ask`.
@@ -83,7 +83,7 @@ class RestConnection:
         head = self._head_of_stream
         return ServerAnswer(head.status, head.headers, memoryview(b""))
 
-    def _send(self, call: ClientCall[Any], fields: str) -> None:
+    def _send(self, call: ClientCall[object], fields: str) -> None:
         head = call.verb + " " + self._target.path + call.path + self._host + fields
         for name, value in call.headers:
             head += f"{name}: {value}\r\n"

@@ -31,6 +31,7 @@ from inferd.client.sync.reader import Reader
 from inferd.http.h2 import frames
 from inferd.http.h2.frames import ConnectionFault, ErrorCode
 from inferd.http.h2.hpack import HeaderDecoder
+from inferd.memory.buffer import Buffer
 
 # A server answers with a head and trailers that are nearly always the same.
 _KNOWN_BLOCKS: Final = 16
@@ -96,7 +97,7 @@ class GrpcConnection:
             return False
         return self.is_reusable
 
-    def ask(self, call: ClientCall[Any], fields: str, seconds: float) -> ServerAnswer:
+    def ask(self, call: ClientCall[object], fields: str, seconds: float) -> ServerAnswer:
         """Send `call` with the header lines `fields`, and return the answer.
 
         Raises OSError, ConnectionLost, BadAnswer and DeadlineExceeded.
@@ -113,7 +114,7 @@ class GrpcConnection:
             self._read_frame()
         return self._answer()
 
-    def begin(self, call: ClientCall[Any], fields: str, seconds: float) -> ServerAnswer | None:
+    def begin(self, call: ClientCall[object], fields: str, seconds: float) -> ServerAnswer | None:
         """Send `call`, whose answers `messages` yields. Raises as `ask`."""
         self.open(call, fields, seconds)
         self.send_message(call.buffers, call.size, is_last=True)
@@ -140,7 +141,7 @@ class GrpcConnection:
         """Return the status of a call whose messages were read, as an answer without any."""
         return self._answer()
 
-    def open(self, call: ClientCall[Any], fields: str, seconds: float | None) -> None:
+    def open(self, call: ClientCall[object], fields: str, seconds: float | None) -> None:
         """Begin a stream, which goes out with its first message; without `seconds` for long."""
         self._id += 2
         # The connection takes this call, and no further one.
@@ -181,7 +182,7 @@ class GrpcConnection:
         body = self._messages[0] if self._messages else memoryview(b"")
         return ServerAnswer(int(code), headers if headers is trailers else headers | trailers, body)
 
-    def send_message(self, buffers: Sequence[Any], size: int, *, is_last: bool) -> None:
+    def send_message(self, buffers: Sequence[Buffer], size: int, *, is_last: bool) -> None:
         """Send a message of `size` bytes, unless the call has ended. Raises as `ask`."""
         # The server may answer before it has read all, as with RESOURCE_EXHAUSTED: the rest is not
         # wanted.

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from inferd.client.failures import connect_failed, out_of_time
 from inferd.client.settings import ClientSettings
+from inferd.memory.buffer import Buffer
 
 _MOST_BUFFERS: Final = 512  # of one sendmsg; systems take 1024
 _FOREVER_MS: Final = 1 << 30
@@ -42,7 +43,7 @@ class ByteStream:
         self._limit_s = 0.0
         self._readable = _waiter(sock, writing=False)
 
-    def send(self, buffers: Sequence[Any]) -> None:
+    def send(self, buffers: Sequence[Buffer]) -> None:
         """Send all of `buffers`. Raises OSError, TimeoutError among them."""
         self._set_limit()
         if len(buffers) == 1:
@@ -127,7 +128,7 @@ class TlsByteStream(ByteStream):
         self._secured = sock
         self._writable = _waiter(sock, writing=True)
 
-    def send(self, buffers: Sequence[Any]) -> None:
+    def send(self, buffers: Sequence[Buffer]) -> None:
         """See ByteStream."""
         for buffer in buffers:
             view = memoryview(buffer)

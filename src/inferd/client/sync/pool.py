@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Generator
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 from weakref import WeakSet
 
 from inferd.client.call import ClientCall, ServerAnswer
@@ -42,7 +42,7 @@ class ConnectionPool:
         # Not closed: with TLS that would send close_notify on a connection that is the parent's.
         self._free = []
 
-    def ask(self, call: ClientCall[Any], fields: str, deadline: float) -> ServerAnswer:
+    def ask(self, call: ClientCall[object], fields: str, deadline: float) -> ServerAnswer:
         """Send `call` with the header lines `fields`, and return the answer. Raises ClientError."""
         self._slots.take(deadline)
         connection = None
@@ -63,7 +63,7 @@ class ConnectionPool:
         return answer
 
     def stream(
-        self, call: ClientCall[Any], fields: str, deadline: float
+        self, call: ClientCall[object], fields: str, deadline: float
     ) -> Generator[memoryview | ServerAnswer, None, None]:
         """Send `call`, and yield the messages that answer it; last, an answer without any.
 

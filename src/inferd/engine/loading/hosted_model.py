@@ -22,10 +22,13 @@ from inferd.core.interfaces import (
 )
 from inferd.engine.loading.scheduling import as_joined
 
+Load = dict[str, Any]
+"""What `hosted` has told of the model and its place, by name."""
+
 _CONVERSION = "inferd.backends.estimator.conversion.conversion:converted_for"
 
 
-def complete_hosted(load: dict[str, object]) -> str:
+def complete_hosted(load: Load) -> str:
     """Return the configuration completed from the model's file, and its marks, as JSON.
 
     Raises InferdError.
@@ -34,7 +37,7 @@ def complete_hosted(load: dict[str, object]) -> str:
     return json.dumps({"config": to_json(completed), "marks": marks_of(completed)})
 
 
-def convert_hosted(load: dict[str, Any]) -> str:
+def convert_hosted(load: Load) -> str:
     """Write the model, converted to ONNX, to the file `converted`; return how it differs.
 
     Raises InferdError.
@@ -48,26 +51,26 @@ def convert_hosted(load: dict[str, Any]) -> str:
     return str(said)
 
 
-def open_hosted(load: dict[str, Any]) -> Opened:
+def open_hosted(load: Load) -> Opened:
     """Return the opened instance. Raises InferdError."""
     backend, config = _backend(load), _config(load)
     instance = backend.open(_files(load), config, Placement(*load["place"]))
     return as_joined(config, backend, instance)
 
 
-def _backend(load: dict[str, Any]) -> Backend:
+def _backend(load: Load) -> Backend:
     backend: Backend = EntryPoint("", load["target"], "").load()()
     if isinstance(backend, ConnectedBackend):
         backend.connect(BackendContext(settings=load["settings"]))
     return backend
 
 
-def _files(load: dict[str, Any]) -> ModelFiles:
+def _files(load: Load) -> ModelFiles:
     folder, version_folder, file = (Path(load[key]) for key in ("folder", "version_folder", "file"))
     return ModelFiles(folder, load["version"], version_folder, file)
 
 
-def _config(load: dict[str, Any]) -> ModelConfig:
+def _config(load: Load) -> ModelConfig:
     config = replace(parse_json(load["config"], "config"), name=load["model"])
     # Marks are no part of the protocol's messages, so they travel beside them.
     return marked(config, load["marks"])

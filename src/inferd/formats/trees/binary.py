@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from inferd.tensor.array import Array
 
 
 class BinaryReader:

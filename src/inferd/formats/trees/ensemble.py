@@ -8,9 +8,8 @@ import numpy as np
 
 from inferd.errors import InvalidConfig
 from inferd.formats.onnx_model import TREES, OnnxNode, OnnxPort, encode_model
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType, datatype_of
-
-Array = np.ndarray[Any, Any]
 
 LESS, AT_MOST = "BRANCH_LT", "BRANCH_LEQ"
 LEAF = "LEAF"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from inferd.errors import InvalidConfig, Unsupported
-from inferd.formats.trees.binary import Array, BinaryReader
+from inferd.formats.trees.binary import BinaryReader
 from inferd.formats.trees.ensemble import (
     AT_MOST,
     LESS,
@@ -19,6 +19,7 @@ from inferd.formats.trees.ensemble import (
     at_most,
     category_bounds,
 )
+from inferd.tensor.array import Array
 
 _MAJOR = 4
 _FLOATS = {2: "<f4", 3: "<f8"}

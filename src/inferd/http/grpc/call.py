@@ -42,6 +42,7 @@ from inferd.http.h2.hpack import Field, encode_fields
 from inferd.http.h2.request import RequestHead
 from inferd.http.h2.stream import H2Stream
 from inferd.http.request_log import Notes
+from inferd.memory.buffer import Buffer
 
 # Below this, compressing saves less than a packet.
 COMPRESS_BYTES: Final = 1024
@@ -144,7 +145,7 @@ class GrpcCall(StreamExchange):
         self.cancelled = True
         self._clean_up()
 
-    def _check_room(self, data: Any, start: int, stop: int) -> None:
+    def _check_room(self, data: Buffer, start: int, stop: int) -> None:
         """Refuse a call when its first message begins, if there is no room for it."""
         capacity = self._carrier.endpoint.capacity
         if stop - start >= PREFIX_BYTES:

@@ -4,11 +4,12 @@ Handlers see bytes and a Call, never grpcio, so the transport can be exchanged.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from inferd.errors import InferdError, Overloaded, TooLarge
 from inferd.http.access import Guard
 from inferd.http.request_log import Notes
+from inferd.memory.buffer import Buffer
 
 Metadata = list[tuple[str, str | bytes]]
 """Pairs in order, keys in lower case; the values of keys that end in -bin are bytes."""
@@ -73,13 +74,13 @@ class Call(Protocol):
         ...
 
 
-UnaryHandler = Callable[[bytes, Call], list[Any] | Awaitable[list[Any]]]
+UnaryHandler = Callable[[bytes, Call], list[Buffer] | Awaitable[list[Buffer]]]
 """Takes a message and returns the answer, as buffers to be sent one after the other, or raises.
 
 A handler that need not wait may return the answer itself, which saves a coroutine per call.
 """
 
-StreamHandler = Callable[[AsyncIterator[bytes], Call], AsyncIterator[list[Any]]]
+StreamHandler = Callable[[AsyncIterator[bytes], Call], AsyncIterator[list[Buffer]]]
 """Takes messages as they arrive and yields answers, each as buffers."""
 
 
@@ -93,7 +94,7 @@ class Unary(NamedTuple):
     handler: UnaryHandler
     guard: Guard | None = None
     is_refusable: bool = False
-    refusal: Callable[[InferdError], list[Any]] | None = None
+    refusal: Callable[[InferdError], list[Buffer]] | None = None
 
 
 class Stream(NamedTuple):
@@ -107,7 +108,7 @@ class Stream(NamedTuple):
 Method = Unary | Stream
 
 
-def refusal_of(method: Method, error: Exception) -> list[Any] | None:
+def refusal_of(method: Method, error: Exception) -> list[Buffer] | None:
     """Return the answer that reports `error`, None if a gRPC status reports it."""
     # Only what the server refuses by itself; all else a method words anyway.
     if isinstance(method, Unary) and method.refusal and isinstance(error, Overloaded | TooLarge):
@@ -116,7 +117,7 @@ def refusal_of(method: Method, error: Exception) -> list[Any] | None:
 
 
 async def send_all(
-    answers: AsyncIterator[list[object]], send: Callable[[list[object]], Awaitable[None]]
+    answers: AsyncIterator[list[Buffer]], send: Callable[[list[Buffer]], Awaitable[None]]
 ) -> None:
     """Send all `answers` with `send`; at the end close them if they are a generator."""
     try:

@@ -19,6 +19,7 @@ from inferd.http.coding import WINDOW_BITS
 from inferd.http.h2.frames import DATA, END_HEADERS, END_STREAM, HEADERS
 from inferd.http.h2.hpack import Field, encode_fields
 from inferd.http.h2.request import RequestHead
+from inferd.memory.buffer import Buffer
 from inferd.record import Record
 
 PREFIX: Final = struct.Struct(">BL")
@@ -218,7 +219,7 @@ class MessageReader:
         """How many bytes the incomplete message still lacks, 0 between messages."""
         return 0 if self._message is None else len(self._message) - self._filled
 
-    def feed(self, data: Any, at: int, stop: int) -> None:
+    def feed(self, data: Buffer, at: int, stop: int) -> None:
         """Take data[at:stop]. Raises GrpcFault for a message too large or with a bad flag."""
         while at < stop:
             if self._message is not None:
@@ -247,7 +248,7 @@ class MessageReader:
                 self._is_compressed = flag == 1
                 self._begin(length)
 
-    def feed_run(self, data: Any, starts: Sequence[int], length: int) -> None:
+    def feed_run(self, data: Buffer, starts: Sequence[int], length: int) -> None:
         """Take `length` bytes of `data` from each of `starts`, evenly spaced. Raises as `feed`."""
         while starts:
             count = 1
@@ -261,7 +262,7 @@ class MessageReader:
                 self.feed(data, starts[0], starts[0] + length)
             starts = starts[count:]
 
-    def _copy_run(self, data: Any, starts: Sequence[int], length: int) -> None:
+    def _copy_run(self, data: Buffer, starts: Sequence[int], length: int) -> None:
         """Copy several pieces of the current message in one operation."""
         shape = len(starts), length
         # One strided copy in C instead of a slice in Python per frame.
@@ -356,7 +357,7 @@ _pack_tail: Final = struct.Struct(f">5sL{len(OK_TRAILERS)}s").pack
 _TAIL_START: Final = bytes((0, 0, len(OK_TRAILERS), HEADERS, END_HEADERS | END_STREAM))
 
 
-def encode_small_answer(stream_id: int, buffers: list[Any], length: int) -> bytes:
+def encode_small_answer(stream_id: int, buffers: list[Buffer], length: int) -> bytes:
     """Return the frames of a whole answer with status OK: HEADERS, one DATA, HEADERS.
 
     `length` is that of the message in `buffers`; with its prefix it must fit in one frame.
@@ -367,7 +368,7 @@ def encode_small_answer(stream_id: int, buffers: list[Any], length: int) -> byte
     return b"".join((head, *buffers, _pack_tail(_TAIL_START, stream_id, OK_TRAILERS)))
 
 
-def encode_message(buffers: list[Any], *, is_compressed: bool = False) -> list[Any]:
+def encode_message(buffers: list[Buffer], *, is_compressed: bool = False) -> list[Buffer]:
     """Return one message with its prefix, as buffers."""
     length = sum(map(len, buffers))
     return [PREFIX.pack(is_compressed, length), *buffers]

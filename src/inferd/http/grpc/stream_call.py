@@ -24,6 +24,7 @@ from inferd.http.grpc.messages import (
     MessageReader,
 )
 from inferd.http.h2.stream import H2Stream
+from inferd.memory.buffer import Buffer
 
 # So many that a fast handler does not wait for parsing between them.
 _READ_AHEAD: Final = 64  # messages
@@ -86,13 +87,13 @@ class StreamCall(GrpcCall):
             self._task = self._carrier.loop.create_task(self._run())
             self.watch_deadline()
 
-    def on_data(self, data: object, start: int, stop: int, *, ends: bool) -> None:
+    def on_data(self, data: Buffer, start: int, stop: int, *, ends: bool) -> None:
         """See StreamHandler."""
         self.on_data_run(data, (start,), stop - start)
         if ends and not self.stream.is_local_done:
             self.on_end()
 
-    def on_data_run(self, data: object, starts: Sequence[int], length: int) -> None:
+    def on_data_run(self, data: Buffer, starts: Sequence[int], length: int) -> None:
         """See StreamHandler."""
         if self._reader is None:
             if not self.stream.is_answered:
@@ -126,7 +127,7 @@ class StreamCall(GrpcCall):
         self._is_input_done = True
         self._wake()
 
-    def _queue_data(self, data: Any, start: int, stop: int) -> None:
+    def _queue_data(self, data: Buffer, start: int, stop: int) -> None:
         if self._reader is None:
             return  # earlier data has ended the call
         if self._backlog:
@@ -134,7 +135,7 @@ class StreamCall(GrpcCall):
         else:
             self._read_some(data, start, stop)
 
-    def _read_some(self, data: Any, start: int = 0, stop: int | None = None) -> None:
+    def _read_some(self, data: Buffer, start: int = 0, stop: int | None = None) -> None:
         """Parse messages, but only as many as the handler will soon take.
 
         The rest is kept unparsed: many small messages take much more memory as objects.
@@ -198,7 +199,7 @@ class StreamCall(GrpcCall):
             self._end(OK, "")
         self._carrier.flush()
 
-    async def _send(self, buffers: list[Any]) -> None:
+    async def _send(self, buffers: list[Buffer]) -> None:
         """Send one message; wait if the client reads too slowly."""
         length = sum(map(len, buffers))
         if length > self._carrier.endpoint.limits.max_send_bytes:

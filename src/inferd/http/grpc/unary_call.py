@@ -27,6 +27,7 @@ from inferd.http.grpc.messages import (
     MessageReader,
     encode_small_answer,
 )
+from inferd.memory.buffer import Buffer
 
 _read_prefix: Final[Callable[[Any, int], tuple[int, int]]] = PREFIX.unpack_from
 
@@ -44,7 +45,7 @@ class UnaryCall(GrpcCall):
         if not self._grpc.is_plain:
             self._open()
 
-    def on_data(self, data: Any, start: int, stop: int, *, ends: bool) -> None:
+    def on_data(self, data: Buffer, start: int, stop: int, *, ends: bool) -> None:
         """See StreamHandler."""
         if ends and not self._is_begun:
             size = stop - start - PREFIX_BYTES
@@ -57,7 +58,7 @@ class UnaryCall(GrpcCall):
         if ends and not self.stream.is_local_done:
             self.on_end()
 
-    def on_data_run(self, data: Any, starts: Sequence[int], length: int) -> None:
+    def on_data_run(self, data: Buffer, starts: Sequence[int], length: int) -> None:
         """See StreamHandler."""
         if not self._is_begun:
             self._is_begun = True
@@ -103,7 +104,7 @@ class UnaryCall(GrpcCall):
         else:
             self._answer_to(self._message[0])
 
-    def _check_room(self, data: Any, start: int, stop: int) -> None:
+    def _check_room(self, data: Buffer, start: int, stop: int) -> None:
         capacity = self._carrier.endpoint.capacity
         # Refused before the message is in memory.
         if capacity.is_full and self._grpc.method.is_refusable:
@@ -177,10 +178,10 @@ class UnaryCall(GrpcCall):
         if (log := self._log) is not None:
             log.taken = len(message)
         begun = self._grpc.handler(await self._inflate(message), self)
-        answer: list[Any] = begun if isinstance(begun, list) else await begun
+        answer: list[Buffer] = begun if isinstance(begun, list) else await begun
         return answer
 
-    def _answer(self, buffers: list[Any]) -> None:
+    def _answer(self, buffers: list[Buffer]) -> None:
         """Send the answer, and OK."""
         stream = self.stream
         if stream.is_local_done or stream.ending is not None:  # not is_answered: a call for each
@@ -203,7 +204,7 @@ class UnaryCall(GrpcCall):
                 return
         self._answer_in_parts(buffers, length)
 
-    def _answer_in_parts(self, buffers: list[Any], length: int) -> None:
+    def _answer_in_parts(self, buffers: list[Buffer], length: int) -> None:
         """Send an answer that is large, has metadata beside it, or has to wait for the client."""
         if length > self._carrier.endpoint.limits.max_send_bytes:
             self._end(RESOURCE_EXHAUSTED, f"the answer has {length} bytes, more than may be sent")
@@ -221,7 +222,7 @@ class UnaryCall(GrpcCall):
             self._task = self._carrier.loop.create_task(running)
             self.watch_deadline()
 
-    async def _finish_deflated(self, encoding: bytes, buffers: list[Any]) -> None:
+    async def _finish_deflated(self, encoding: bytes, buffers: list[Buffer]) -> None:
         coder = self._carrier.endpoint.coder
         try:
             message = await coder.deflate(buffers, encoding, self._carrier.level)
@@ -233,7 +234,7 @@ class UnaryCall(GrpcCall):
             self._finish(encoding, [message], is_compressed=True)
         self._carrier.flush()
 
-    def _finish(self, encoding: bytes, buffers: list[Any], *, is_compressed: bool) -> None:
+    def _finish(self, encoding: bytes, buffers: list[Buffer], *, is_compressed: bool) -> None:
         self._note(OK)
         self._send_head(encoding)
         trailers = OK_TRAILERS

@@ -5,7 +5,7 @@ Without a log a connection has the routes themselves, so that nothing asks for o
 
 from collections.abc import Coroutine
 from time import time_ns
-from typing import Any, Final
+from typing import Final
 
 from inferd.compiled import mypyc_attr
 from inferd.errors import InferdError
@@ -35,7 +35,7 @@ class LoggedRoutes(Routes):
         self._client = client
         self._notes = Notes()  # of a request that need not wait; such come one after the other
 
-    def begin(self, request: HttpRequest) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
+    def begin(self, request: HttpRequest) -> HttpAnswer | Coroutine[object, None, HttpAnswer]:
         """See Routes.begin."""
         began_ns = _time_ns()
         # Before `begin`, after which the body may be gone.

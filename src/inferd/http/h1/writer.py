@@ -1,9 +1,8 @@
 """AnswerWriter: what one HTTP/1.1 connection sends; it knows how fast the client reads."""
 
-from typing import Any
-
 from inferd.http.turns import NO_TRANSPORT, PendingOutput, Turns
 from inferd.http.unread import end_sending
+from inferd.memory.buffer import Buffer
 
 
 class AnswerWriter(PendingOutput):
@@ -16,26 +15,26 @@ class AnswerWriter(PendingOutput):
     def __init__(self, turns: Turns) -> None:
         self.transport = NO_TRANSPORT
         self.turns = turns
-        self.pending: list[bytes] = []
+        self.pending: list[Buffer] = []
         self.is_stalled = False
         self.is_closed = False
         self.unsent = 0
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: Buffer) -> None:
         """Have `data` written once all the connections read together have been answered."""
         self.pending.append(data)
         if len(self.pending) == 1:
             self.turns.write_soon(self)
 
-    def write_piece(self, data: bytes) -> None:
+    def write_piece(self, data: Buffer) -> None:
         """Write part of a body, unless the client has left without its producer knowing yet."""
         if not self.is_closed:
             self.write(data)
 
-    def write_chunk(self, data: bytes) -> None:
+    def write_chunk(self, data: Buffer) -> None:
         """Write part of a body that is sent in chunks, as `write_piece` does."""
         # RFC 9112, section 7.1.
-        self.write_piece(b"%x\r\n%b\r\n" % (len(data), data))
+        self.write_piece(b"".join((b"%x\r\n" % len(data), data, b"\r\n")))
 
     def write_pending(self) -> None:
         """See PendingOutput."""
@@ -43,7 +42,7 @@ class AnswerWriter(PendingOutput):
             pending, self.pending = self.pending, []
             self.transport.write(pending[0] if len(pending) == 1 else b"".join(pending))
 
-    def write_now(self, buffers: list[Any]) -> None:
+    def write_now(self, buffers: list[Buffer]) -> None:
         """Write what is pending, and `buffers` without copying them."""
         self.write_pending()
         # Large bodies are not copied into one buffer with their head.

@@ -49,7 +49,8 @@ from inferd.http.h2.hpack import NO_TABLE, TABLE_BYTES
 from inferd.http.h2.receiver import CONNECTION_WINDOW, H2Receiver, check_length, padding_of
 from inferd.http.h2.request import MalformedRequest, RequestHead, check_fields
 from inferd.http.h2.sender import H2Sender
-from inferd.http.h2.stream import STREAM_WINDOW, Buffer, H2Stream, StreamHandler
+from inferd.http.h2.stream import STREAM_WINDOW, H2Stream, StreamHandler
+from inferd.memory.buffer import Buffer
 
 FRAME_BYTES: Final = 1 << 20
 """The SETTINGS_MAX_FRAME_SIZE we offer: a large message comes in few frames."""

@@ -22,7 +22,8 @@ from inferd.http.h2.frames import (
     read_header,
 )
 from inferd.http.h2.sender import H2Sender
-from inferd.http.h2.stream import Buffer, H2Stream, StreamHandler
+from inferd.http.h2.stream import H2Stream, StreamHandler
+from inferd.memory.buffer import Buffer
 
 # Wide open: what limits a client is each stream's window, and the server's memory.
 CONNECTION_WINDOW: Final = 1 << 30

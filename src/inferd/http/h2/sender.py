@@ -25,7 +25,8 @@ from inferd.http.h2.frames import (
     encode_window_update,
     frame_header,
 )
-from inferd.http.h2.stream import STREAM_WINDOW, Buffer, H2Stream, StreamHandler
+from inferd.http.h2.stream import STREAM_WINDOW, H2Stream, StreamHandler
+from inferd.memory.buffer import Buffer
 
 OUTPUT_BYTES: Final = 1 << 20
 """About how many bytes are put into `out` before the socket takes them."""

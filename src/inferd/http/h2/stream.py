@@ -2,13 +2,11 @@
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from inferd.compiled import mypyc_attr
 from inferd.http.h2.request import RequestHead
-
-Buffer = Any
-"""bytes, or a memoryview of bytes."""
+from inferd.memory.buffer import Buffer
 
 # A large message comes without waiting for updates; times the streams it is bounded by the server's
 # limit of bytes.

@@ -18,6 +18,7 @@ from urllib.parse import quote
 from inferd.errors import InvalidConfig
 from inferd.route.http_client import HttpExchange, HttpTarget, exchange
 from inferd.route.place import Place, PlaceState, SourceFailed
+from inferd.wire.json.document import JsonObject
 
 LOGGER = logging.getLogger("inferd")
 
@@ -120,7 +121,7 @@ class KubernetesSource:
     def wake(self, name: str) -> None:
         """See Source; nothing sleeps here."""
 
-    async def _list(self) -> tuple[dict[str, Any], str]:
+    async def _list(self) -> tuple[JsonObject, str]:
         """Return all slices by name, and their version. Raises SourceFailed."""
         try:
             async with asyncio.timeout(SILENT_S), self._ask(self._path) as answer:
@@ -200,7 +201,7 @@ def _message(body: bytes) -> str:
         return body[:200].decode(errors="replace")
 
 
-def places_in(slices: Iterable[Mapping[str, Any]]) -> tuple[Place, ...]:
+def places_in(slices: Iterable[JsonObject]) -> tuple[Place, ...]:
     """Return the places in EndpointSlices, by the names of their pods.
 
     A pod that is in several, since it has an address of each family or moves from one to another,
@@ -220,7 +221,7 @@ def places_in(slices: Iterable[Mapping[str, Any]]) -> tuple[Place, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def _places(found: Mapping[str, Any]) -> Iterator[Place]:
+def _places(found: JsonObject) -> Iterator[Place]:
     endpoints = found.get("endpoints") or ()
     if found["addressType"] not in ("IPv4", "IPv6") or not endpoints:
         return
@@ -235,7 +236,7 @@ def _places(found: Mapping[str, Any]) -> Iterator[Place]:
         yield Place(name, address, http, grpc, None, state)
 
 
-def _ports(found: Mapping[str, Any]) -> tuple[int, int]:
+def _ports(found: JsonObject) -> tuple[int, int]:
     """Return the ports for REST and gRPC, which may be one. Raises SourceFailed."""
     ports = {port.get("name") or "": port["port"] for port in found.get("ports") or ()}
     http = _port(ports, "http")
@@ -251,7 +252,7 @@ def _ports(found: Mapping[str, Any]) -> tuple[int, int]:
     return int(http or grpc or 0), int(grpc or http or 0)
 
 
-def _port(ports: Mapping[str, Any], *words: str) -> int | None:
+def _port(ports: JsonObject, *words: str) -> int | None:
     """Return the port whose name is, or begins with, one of `words`."""
     for word in words:
         for name in sorted(ports, key=lambda name: (name != word, name)):
@@ -260,7 +261,7 @@ def _port(ports: Mapping[str, Any], *words: str) -> int | None:
     return None
 
 
-def _state(conditions: Mapping[str, Any]) -> PlaceState | None:
+def _state(conditions: JsonObject) -> PlaceState | None:
     """Return the state of an endpoint, None if it is no place; what is not said is ready."""
     # "nil should be interpreted as true" (EndpointConditions, discovery.k8s.io/v1).
     if conditions.get("ready") is not False and not conditions.get("terminating"):

@@ -52,6 +52,9 @@ _ARRAY, _OBJECT = b"[{"
 _MAX_DIM = 2**63 - 1
 
 Dim = Annotated[int, msgspec.Meta(ge=-1, le=_MAX_DIM)]
+JsonObject = dict[str, Any]
+"""Members by name."""
+
 Shape = Annotated[tuple[Dim, ...], msgspec.Meta(max_length=MAX_RANK)]
 
 
@@ -62,7 +65,7 @@ class Input(msgspec.Struct, gc=False):
     name: str
     shape: Shape
     datatype: str
-    parameters: dict[str, Any] | None = None
+    parameters: JsonObject | None = None
     data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -88,7 +91,7 @@ class Document(msgspec.Struct, gc=False):
 
     inputs: list[Input]
     id: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: JsonObject | None = None
     outputs: list[Output] | None = None
 
 
@@ -167,16 +170,14 @@ def _plain_of_any_size(value: Any) -> Any:
     return msgspec.json.decode(value.mini) if hasattr(value, "mini") else value
 
 
-def read_members(
-    text: memoryview | msgspec.Raw, nested: str | None = "parameters"
-) -> dict[str, Any]:
+def read_members(text: memoryview | msgspec.Raw, nested: str | None = "parameters") -> JsonObject:
     """Return the members of a flat object, each given once: the short ones read exactly.
 
     Of the long ones strings are read, arrays left as Raw, and the object in the member `nested` is
     read as this one. Raises NotFast when `loads_exact` must be asked.
     """
     try:
-        members: dict[str, Any] = _decode_members(text)
+        members: JsonObject = _decode_members(text)
         if len(members) > MOST_MEMBERS or not _is_each_once(memoryview(text), members):
             raise NotFast
         return {key: _member(raw, may_nest=key == nested) for key, raw in members.items()}
@@ -303,8 +304,8 @@ def loads_exact(text: memoryview | bytes, *, once: bool = False) -> Any:
     return values
 
 
-def _members_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+def _members_once(members: list[tuple[str, Any]]) -> JsonObject:
+    values: JsonObject = {}
     for name, value in members:
         if name in values:
             msg = f"the request body has '{name}' twice in one object"

@@ -15,6 +15,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from inferd.config.proto import config_descriptors, load_pool
 from inferd.errors import InferdError, InvalidRequest
+from inferd.memory.buffer import Buffer
 
 
 def proto_folders() -> list[Traversable]:
@@ -53,7 +54,7 @@ def encode(name: str, /, **fields: Any) -> bytes:
     return serialized(message_class(name)(**fields))
 
 
-def parse(name: str, data: bytes) -> Any:
+def parse(name: str, data: Buffer) -> Any:
     """Parse `data` as the message with the full name `name`; unknown fields are ignored.
 
     Raises InvalidRequest when that is impossible.
@@ -65,7 +66,7 @@ def parse(name: str, data: bytes) -> Any:
         raise InvalidRequest(msg) from error
 
 
-def parse_answer(name: str, data: bytes) -> Any:
+def parse_answer(name: str, data: Buffer) -> Any:
     """Parse `data`, which a server sent, like `parse`. Raises InferdError."""
     try:
         return parse(name, data)

@@ -4,9 +4,10 @@ A parser would copy raw contents twice, and parse again what a client repeats in
 Protocol Buffers, encoding: these messages are a sequence of fields: tag, length, that many bytes.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from inferd.errors import InvalidRequest
+from inferd.memory.buffer import Buffer
 from inferd.tensor.tensor import Tensor
 
 MAX_MESSAGE_BYTES = 2**31 - 1
@@ -34,7 +35,7 @@ class Split(NamedTuple):
     spans: list[slice]
 
 
-def split_message(data: Any, raw_tag: int) -> Split | None:
+def split_message(data: Buffer, raw_tag: int) -> Split | None:
     """Cut a ModelInferRequest or ModelInferResponse, given as bytes or a view of bytes.
 
     Raw contents are views, not copies.
@@ -43,7 +44,7 @@ def split_message(data: Any, raw_tag: int) -> Split | None:
     for very many fields.
     """
     view = memoryview(data)
-    rest: list[bytes] = []
+    rest: list[Buffer] = []
     raw: list[memoryview] = []
     request_id, id_span = b"", None
     raw_spans: list[slice] = []
@@ -76,7 +77,7 @@ def split_message(data: Any, raw_tag: int) -> Split | None:
     return Split(b"".join(rest), request_id, raw, spans)
 
 
-def check_field_count(data: Any) -> None:
+def check_field_count(data: Buffer) -> None:
     """Raise InvalidRequest if a message has more than MAX_FIELDS fields, before it is parsed.
 
     A parser needs many times the memory of a message of tiny fields. It says what else is wrong.
@@ -103,7 +104,7 @@ def check_field_count(data: Any) -> None:
         raise InvalidRequest(msg)
 
 
-def _number_end(data: Any, at: int) -> int:
+def _number_end(data: Buffer, at: int) -> int:
     """Return where the number at `at` ends, behind the end of the message if it is malformed."""
     # Ten bytes hold 64 bits; a longer varint is malformed.
     for length, byte in enumerate(data[at : at + 10], 1):
@@ -115,7 +116,7 @@ def _number_end(data: Any, at: int) -> int:
 class Layout:
     """How to cut messages of one length that differ only in id and raw contents."""
 
-    def __init__(self, data: Any, split: Split) -> None:
+    def __init__(self, data: Buffer, split: Split) -> None:
         self._id = split.spans[0] if split.id else None
         self._raw = split.spans[len(split.spans) - len(split.raw) :]
         self._fixed: list[tuple[slice, bytes]] = []
@@ -127,7 +128,7 @@ class Layout:
                 self._fixed.append((piece, bytes(data[piece])))
             start = span.stop
 
-    def cut(self, data: Any) -> tuple[bytes, list[memoryview]] | None:
+    def cut(self, data: Buffer) -> tuple[bytes, list[memoryview]] | None:
         """Return the id and the raw contents of `data`, a message of the same length.
 
         Return None when anything else in it differs, including tags and lengths.
@@ -169,7 +170,7 @@ def decode_text(value: bytes) -> str:
         raise InvalidRequest(msg) from error
 
 
-def _varint_at(data: Any, at: int) -> tuple[int, int]:
+def _varint_at(data: Buffer, at: int) -> tuple[int, int]:
     """Return the varint at `at` and where it ends; a malformed one counts as too large a size."""
     size = 0
     # Sizes have at most 31 bits, which are five bytes.
@@ -197,12 +198,12 @@ def encode_field(tag: bytes, value: bytes) -> bytes:
     return tag + encode_varint(len(value)) + value
 
 
-def with_raw(head: bytes, tag: bytes, tensors: list[Tensor]) -> list[Any]:
+def with_raw(head: bytes, tag: bytes, tensors: list[Tensor]) -> list[Buffer]:
     """Return `head` followed by the data of each of `tensors` as a field `tag`, without copying.
 
     Raises InvalidRequest when the total is more than a message can hold.
     """
-    buffers: list[Any] = []
+    buffers: list[Buffer] = []
     total = 0
     for tensor in tensors:
         # Contiguous: a view of an array with strides is no sequence of bytes.

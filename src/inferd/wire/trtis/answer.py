@@ -7,8 +7,9 @@ gRPC has the message. All text is ASCII: other bytes are escaped, as protobuf te
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from inferd.memory.buffer import Buffer
 from inferd.wire.proto.fields import encode_field, encode_varint
 
 MAX_LINE_BYTES = 32 << 10
@@ -35,7 +36,7 @@ class Answer:
 
     __slots__ = ("_header", "_id", "buffers")
 
-    def __init__(self, header: Piece, answer_id: int, buffers: list[Any]) -> None:
+    def __init__(self, header: Piece, answer_id: int, buffers: list[Buffer | None]) -> None:
         self._header = header
         self._id = answer_id  # last in each form, as the field with the highest number
         self.buffers = buffers

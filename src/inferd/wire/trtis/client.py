@@ -7,18 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 from google.protobuf import json_format, text_format
 
 from inferd.errors import InferdError, InvalidRequest, Refused
+from inferd.memory.buffer import Buffer
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DATATYPES, DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.proto import encode, message_class, parse_answer
 from inferd.wire.trtis.http import CODE_NAMES
 from inferd.wire.trtis.infer import SUCCESS
 from inferd.wire.trtis.status import PACKAGE
-
-Array = np.ndarray[Any, Any]
 
 LATEST = -1
 
@@ -53,7 +52,7 @@ class ClientRequest(msgspec.Struct):
     """An inference request: its header, an InferRequestHeader, and the bytes of its inputs."""
 
     header: Any
-    buffers: list[Any]
+    buffers: list[Buffer]
 
     @property
     def line(self) -> str:
@@ -73,7 +72,7 @@ def ask(
     header = message_class(f"{PACKAGE}.InferRequestHeader")(batch_size=1, id=request_id)
     for name, count in outputs.items():
         header.output.add(name=name, cls={"count": count} if count else None)
-    buffers = []
+    buffers: list[Buffer] = []
     for name, array in inputs.items():
         datatype = known.inputs.get(name)
         if datatype is None or (datatype is not DataType.BYTES and array.dtype != datatype.numpy):

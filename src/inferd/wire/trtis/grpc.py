@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from inferd.errors import InvalidRequest
+from inferd.memory.buffer import Buffer
 from inferd.wire.proto import encode, parse
 from inferd.wire.proto.fields import (
     MAX_MESSAGE_BYTES,
@@ -54,7 +55,7 @@ class RawInputs:
 
     __slots__ = ("_at", "data", "raw")
 
-    def __init__(self, data: Any, raw: list[memoryview]) -> None:
+    def __init__(self, data: Buffer, raw: list[memoryview]) -> None:
         self.data = data
         self.raw = raw
         self._at = 0
@@ -77,7 +78,7 @@ class RawInputs:
             raise InvalidRequest(msg)
         return raw
 
-    def take_all(self, sizes_bytes: list[int]) -> list[Any] | None:
+    def take_all(self, sizes_bytes: list[int]) -> list[Buffer] | None:
         """See InputSource."""
         raw = self.raw
         # One comparison of all sizes instead of a check of each.
@@ -97,7 +98,7 @@ class RawInputs:
         self._at = 0
 
 
-def decode_infer_request(data: Any) -> DecodedRequest:
+def decode_infer_request(data: Buffer) -> DecodedRequest:
     """Decode an InferRequest; raw inputs are views. Raises InvalidRequest."""
     # The first field is the model's name, so this tells messages of different models apart without
     # parsing.
@@ -132,7 +133,7 @@ class _KnownRequest:
         )  # what the rest means
         self._times = 0
 
-    def read(self, data: Any) -> DecodedRequest | None:
+    def read(self, data: Buffer) -> DecodedRequest | None:
         """Return the request in a message, None if its layout is not known."""
         if self._layout is None or (found := self._layout.cut(data)) is None:
             return None
@@ -274,14 +275,14 @@ class Statuses:
         return b"\x08%c%b%b\x20%b" % (code, text, self._server, encode_varint(number))
 
 
-def encode_infer_response(status: bytes, answer: Answer) -> list[Any]:
+def encode_infer_response(status: bytes, answer: Answer) -> list[Buffer]:
     """Return the InferResponse with `answer`, as buffers to be sent in order.
 
     Outputs without bytes, as classes or in shared memory, get an empty raw output. Raises
     InvalidRequest when the answer is larger than a message can be.
     """
     head = encode_field(_STATUS_FIELD, status) + encode_field(_HEADER_FIELD, answer.message())
-    buffers: list[Any] = []
+    buffers: list[Buffer] = []
     total = 0
     for data in answer.buffers:
         if data is None:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from inferd.errors import InvalidRequest
+from inferd.memory.buffer import Buffer
 from inferd.wire.trtis.answer import escape
 from inferd.wire.trtis.header import InferHeader, InputHeader, OutputHeader
 from inferd.wire.trtis.text import read_header
@@ -166,10 +167,10 @@ class Body:
             raise InvalidRequest(msg)
         return self.data[start:end]
 
-    def take_all(self, sizes_bytes: list[int]) -> list[Any] | None:
+    def take_all(self, sizes_bytes: list[int]) -> list[Buffer] | None:
         """See InputSource."""
         data, at = self.data, 0
-        taken = []
+        taken: list[Buffer] = []
         for size in sizes_bytes:
             taken.append(data[at : at + size])
             at += size

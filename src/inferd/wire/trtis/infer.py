@@ -20,6 +20,7 @@ from inferd.core.request import (
     WantedOutput,
 )
 from inferd.errors import BackendFailed, Code, InferdError, InvalidRequest, ModelNotFound
+from inferd.memory.buffer import Buffer
 from inferd.tensor.classification import Labels, is_classifiable
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import check_strings
@@ -58,9 +59,11 @@ _MOST_TEMPLATES = 64
 
 
 class InputSource(Protocol):
-    """Where the bytes of inputs come from, in the order of the header; `data` is all of them."""
+    """Where the bytes of inputs come from, in the order of the header."""
 
-    data: Any
+    @property
+    def data(self) -> Buffer:
+        """Return all of them."""
 
     def take(self, name: str, size_bytes: int, model: str) -> Any:
         """Return the bytes of input `name`: a view.
@@ -68,7 +71,7 @@ class InputSource(Protocol):
         Raises InvalidRequest, naming the input and `model`, for another size.
         """
 
-    def take_all(self, sizes_bytes: list[int]) -> list[object] | None:
+    def take_all(self, sizes_bytes: list[int]) -> list[Buffer] | None:
         """Return the bytes of all inputs, None unless they have exactly these sizes."""
 
     def check_used_up(self, model: str) -> None:
@@ -124,7 +127,7 @@ class _HeaderTemplate(Template):
         pattern = InferRequest(request.model, "", "", inputs, request.outputs)
         pattern.batch_key = object()
         super().__init__(pattern, [len(one.data) for one in request.inputs], [], [])
-        self.answered: list[Any] = []
+        self.answered: list[object] = []
         self.said = joined(())
 
 
@@ -356,7 +359,7 @@ class Form:
         if template is not None:
             return self._answer_alike(template, header, response)
         pieces = [head_piece(response.model, response.version, header.batch_size)]
-        buffers: list[Any] = []
+        buffers: list[Buffer | None] = []
         outputs = response.outputs
         for index, one in enumerate(header.outputs):
             name = one.name
@@ -392,8 +395,8 @@ class Form:
         self, template: _HeaderTemplate, header: InferHeader, response: InferResponse
     ) -> Answer:
         """Return an answer with only raw outputs; its header is reused if nothing has changed."""
-        answered: list[Any] = [response.version]
-        buffers = []
+        answered: list[object] = [response.version]
+        buffers: list[Buffer | None] = []
         outputs = response.outputs
         for index, wanted in enumerate(template.pattern.outputs):
             tensor = outputs[index]

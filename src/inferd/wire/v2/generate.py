@@ -21,7 +21,14 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor, fits
 from inferd.wire.infer_codec import InferCodec
 from inferd.wire.json.data import decode_data, decode_flat, encode_data, flatten
-from inferd.wire.json.document import MAX_EXACT_BYTES, Input, array_of, loads_exact, read_members
+from inferd.wire.json.document import (
+    MAX_EXACT_BYTES,
+    Input,
+    JsonObject,
+    array_of,
+    loads_exact,
+    read_members,
+)
 from inferd.wire.shared_memory import no_regions
 from inferd.wire.v2.rest.codec import (
     JsonRules,
@@ -148,9 +155,9 @@ class V2Generate(InferCodec):
             return _answered_in_json(message, request)
         return self._request(message, values)
 
-    def _request(self, message: GenerateMessage, values: dict[str, Any]) -> InferRequest:
+    def _request(self, message: GenerateMessage, values: JsonObject) -> InferRequest:
         request, inputs = InferRequest(*message.names), message.inputs
-        parameters: dict[str, Any] = {}
+        parameters: JsonObject = {}
         seen: set[str] = set()
         for key, value in _members(values, inputs):
             if key in seen:
@@ -279,9 +286,7 @@ def _long_tensor(declared: TensorMetadata, raw: msgspec.Raw) -> Tensor:
     return tensor
 
 
-def _members(
-    values: dict[str, Any], inputs: dict[str, TensorMetadata]
-) -> Iterator[tuple[str, Any]]:
+def _members(values: JsonObject, inputs: dict[str, TensorMetadata]) -> Iterator[tuple[str, Any]]:
     """Yield the members of a body, with those of its `parameters` on the same level."""
     for key, value in values.items():
         if key != "parameters" or key in inputs:

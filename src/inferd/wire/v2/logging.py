@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from inferd.config.options.log import LogChange, LogSettings
+from inferd.wire.json.document import JsonObject
 from inferd.wire.json.kinds import not_a
 from inferd.wire.proto import encode, parse
 from inferd.wire.v2.settings import read_object, wrong_value
@@ -52,7 +53,7 @@ def encode_log_settings(settings: LogSettings) -> bytes:
 def decode_log_message(data: bytes) -> LogChange:
     """Return the changes that a LogSettingsRequest asks for. Raises as `decode_log_request`."""
     message = parse("inference.LogSettingsRequest", data)
-    values: dict[str, Any] = {}
+    values: JsonObject = {}
     for name, setting in _SETTINGS.items():
         if name in message.settings:
             choice = message.settings[name]
@@ -73,7 +74,7 @@ def encode_log_message(settings: LogSettings) -> bytes:
 
 
 def _change(values: Mapping[str, Any]) -> LogChange:
-    changed: dict[str, Any] = {}
+    changed: JsonObject = {}
     for name, setting in _SETTINGS.items():
         value = values.get(name)
         if value is None:
@@ -85,7 +86,7 @@ def _change(values: Mapping[str, Any]) -> LogChange:
     return LogChange(**changed)
 
 
-def _as_json(settings: LogSettings) -> dict[str, Any]:
+def _as_json(settings: LogSettings) -> JsonObject:
     values = {name: getattr(settings, setting.field) for name, setting in _SETTINGS.items()}
     # Only the name, since clients need not know the folders of the server.
     values["log_file"] = settings.file.name if settings.file else ""

@@ -17,6 +17,7 @@ from inferd.aio.inline import groups
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelState
 from inferd.errors import InferdError, InvalidRequest, Unsupported
+from inferd.memory.buffer import Buffer
 from inferd.wire.json.kinds import not_a
 from inferd.wire.proto import encode, parse
 from inferd.wire.proto.fields import encode_field, read_field
@@ -268,7 +269,7 @@ _NAME_TAG = b"\x0a"
 _IS_DONE = b"\x10\x01"
 
 
-def decode_load_message(data: Any) -> LoadRequest:
+def decode_load_message(data: Buffer) -> LoadRequest:
     """Return the load that a RepositoryModelLoadRequest, Triton's or KServe's, asks for.
 
     Large files are views into `data`. Raises InvalidRequest, Unsupported for a named repository.
@@ -316,7 +317,7 @@ def encode_done(model: str) -> bytes:
     return encode_field(_NAME_TAG, _text(model).encode()) + _IS_DONE
 
 
-def _split(data: Any) -> tuple[bytes, dict[str, memoryview]]:
+def _split(data: Buffer) -> tuple[bytes, dict[str, memoryview]]:
     """Split a RepositoryModelLoadRequest into the large files, by path, and the rest.
 
     A parser would copy the files twice, and hold up all other connections meanwhile.

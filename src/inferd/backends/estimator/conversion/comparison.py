@@ -7,8 +7,8 @@ import numpy as np
 
 from inferd.backends.estimator.answer import array_of
 from inferd.backends.estimator.model import PREDICT, PROBABILITY, LoadedModel
-from inferd.core.arrays import Array
 from inferd.errors import BackendFailed
+from inferd.tensor.array import Array
 
 TOLERANCE = 1e-4
 """How much a number may differ, as a share of it or, below 1, as it is, unless somebody says."""

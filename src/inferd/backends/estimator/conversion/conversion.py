@@ -36,10 +36,10 @@ from inferd.backends.estimator.rows import stacked
 from inferd.config.model import ModelConfig, ModelInput
 from inferd.config.parameter import MAX_SHOWN, number
 from inferd.config.parameter_names import CONVERT_SAMPLE, CONVERT_TOLERANCE
-from inferd.core.arrays import Array
 from inferd.core.interfaces import ModelFiles
 from inferd.errors import InferdError, InvalidConfig, Unsupported
 from inferd.formats.onnx_model import OnnxPort
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType, datatype_of
 
 ROWS = 2000

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from inferd.core.arrays import Array
+from inferd.tensor.array import Array
 
 _TRAINED = (
     "_fit_X",

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inferd.core.arrays import Array
 from inferd.formats.onnx_model import onnx_type
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import datatype_of
 
 _OPSET = 18  # for a model that has no operator of this domain so far

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from inferd.backends.estimator.model import Columns
-from inferd.core.arrays import Array
 from inferd.errors import InvalidConfig
+from inferd.tensor.array import Array
 
 
 def read_sample(file: Path, what: str) -> Columns:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from inferd.backends.estimator.model import Columns
-from inferd.core.arrays import Array
+from inferd.tensor.array import Array
 
 _ROWS = 200
 """How many rows a column is tried with."""

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from inferd.config.parameter_names import MOST_ELEMENTS
-
-Array = np.ndarray[Any, Any]
+from inferd.tensor.array import Array
 
 
 class Check(Protocol):

@@ -20,7 +20,8 @@ from inferd.backends.onnx.doors.pools import shut_pool
 from inferd.backends.onnx.doors.scope import Scope
 from inferd.backends.onnx.doors.shutting import Shut, Shutter, Shutting
 from inferd.backends.onnx.doors.sizes import SIZES
-from inferd.formats.onnx_graph import INT32, INT64, Array, RowNode
+from inferd.formats.onnx_graph import INT32, INT64, RowNode
+from inferd.tensor.array import Array
 
 _LOWEST: dict[int, Array] = {
     INT32: np.array(np.iinfo(np.int32).min, np.int32),

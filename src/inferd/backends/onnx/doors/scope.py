@@ -5,7 +5,8 @@ There is one for each graph, that of a subgraph within that of the graph around 
 
 from collections.abc import Iterable, Sequence
 
-from inferd.formats.onnx_graph import INT32, INT64, Array, Constant, OnnxGraph, RowNode
+from inferd.formats.onnx_graph import INT32, INT64, Constant, OnnxGraph, RowNode
+from inferd.tensor.array import Array
 
 FLOAT, UINT8, BOOL = 1, 2, 9
 """Some types of elements, as TensorProto.DataType numbers them."""

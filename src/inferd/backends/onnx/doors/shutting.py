@@ -8,8 +8,9 @@ import numpy as np
 
 from inferd.backends.onnx.doors.check import Check
 from inferd.backends.onnx.doors.scope import Scope
-from inferd.formats.onnx_graph import Array, RowNode
+from inferd.formats.onnx_graph import RowNode
 from inferd.formats.onnx_model import OnnxNode
+from inferd.tensor.array import Array
 
 _SINCE_SCATTER = 11
 """The opset that brought ScatterElements."""

@@ -188,7 +188,7 @@ class WorkerCalls:
             room.release()
 
     def begin(
-        self, number: int, job: Coroutine[Any, Any, None], room: asyncio.Semaphore | None = None
+        self, number: int, job: Coroutine[object, None, None], room: asyncio.Semaphore | None = None
     ) -> None:
         """Run `job` to answer the call or command `number`; with `room` it streams, in a task."""
         if len(self._running) >= MAX_CALLS:
@@ -221,7 +221,7 @@ class WorkerCalls:
         if isinstance(error, Exception):
             log.error("unexpected failure of a call by model '%s'", self._model, exc_info=error)
 
-    def _do_in_thread(self, number: int, job: Coroutine[object, object, None]) -> None:
+    def _do_in_thread(self, number: int, job: Coroutine[object, None, None]) -> None:
         loop = self._context.loop
         if loop is None:
             job.close()

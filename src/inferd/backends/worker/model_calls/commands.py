@@ -33,7 +33,7 @@ class Commands:
         context: BackendContext,
         loads: Loads,
         replies: Replies,
-        begin: Callable[[int, Coroutine[Any, Any, None]], None],
+        begin: Callable[[int, Coroutine[object, None, None]], None],
     ) -> None:
         self._loads = loads
         self._context = context

@@ -7,7 +7,7 @@ raw contents per tensor, in order. Typed contents are read everywhere and writte
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from inferd.aio.inline import INLINE_STRINGS, INLINE_TYPED_BYTES, NotFast
 from inferd.core.request import (
@@ -18,6 +18,7 @@ from inferd.core.request import (
     WantedOutput,
 )
 from inferd.errors import InvalidRequest
+from inferd.memory.buffer import Buffer
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Parameters, Tensor
 from inferd.wire.infer_codec import InferCodec
@@ -84,7 +85,7 @@ _MAX_REMEMBERED_BYTES = 1024
 
 
 def decode_infer_request(
-    data: Any, *, on_loop: bool = False, resolve: Resolve = no_regions
+    data: Buffer, *, on_loop: bool = False, resolve: Resolve = no_regions
 ) -> InferRequest:
     """Return the request of a ModelInferRequest; its raw inputs are views into `data`.
 
@@ -107,14 +108,14 @@ def decode_infer_request(
     return _decode_anew(data, known, resolve, on_loop=on_loop)
 
 
-def request_id(data: Any) -> str:
+def request_id(data: Buffer) -> str:
     """Return the id of a ModelInferRequest that may be malformed, "" if it cannot be found."""
     # Cut by hand, since a parser has just refused the message.
     split = split_message(data, _RAW_INPUT[0])
     return "" if split is None else split.id.decode(errors="replace")
 
 
-def requested_model(data: Any) -> tuple[str, str]:
+def requested_model(data: Buffer) -> tuple[str, str]:
     """Return model and version of a ModelInferRequest that may be malformed.
 
     Each is "" if it cannot be found first in the message, where serializers put it.
@@ -131,7 +132,7 @@ def requested_model(data: Any) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def encode_late_error(request: InferRequest, message: str, *, is_final: bool) -> list[object]:
+def encode_late_error(request: InferRequest, message: str, *, is_final: bool) -> list[Buffer]:
     """Return the ModelStreamInferResponse for an error of a model that ran, as buffers.
 
     It names the model and the version that the request asked for, and says whether more answers
@@ -143,7 +144,7 @@ def encode_late_error(request: InferRequest, message: str, *, is_final: bool) ->
     return encode_stream_error(message, request.id, model)
 
 
-def encode_stream_error(message: str, request_id: str, model: bytes = b"") -> list[object]:
+def encode_stream_error(message: str, request_id: str, model: bytes = b"") -> list[Buffer]:
     """Return the ModelStreamInferResponse that reports a request's failure, as buffers.
 
     `model` holds the encoded fields that name the model, empty if it has not run.
@@ -181,11 +182,11 @@ class V2Grpc(InferCodec):
 
     def model_of(self, message: object, call: object) -> tuple[str, str]:
         """See InferCodec."""
-        return requested_model(message)
+        return requested_model(cast("Buffer", message))
 
     def encode(
         self, request: InferRequest, response: InferResponse, message: Any = None, call: Any = None
-    ) -> list[Any]:
+    ) -> list[Buffer]:
         """Return the ModelInferResponse to `request` as buffers to be sent in order.
 
         Outputs are raw, unless the answer is typed; their data are passed on as views, not copied.
@@ -213,7 +214,7 @@ class V2Grpc(InferCodec):
                 head += _output_head(tensor.name, tensor.datatype, tensor.shape)
         return with_raw(head, _RAW_OUTPUT, outputs)
 
-    def encode_stream(self, request: InferRequest, response: InferResponse) -> list[Any]:
+    def encode_stream(self, request: InferRequest, response: InferResponse) -> list[Buffer]:
         """Return the ModelStreamInferResponse with one answer to `request`, as buffers.
 
         Its parameter triton_final_response says whether it is the last one (Triton, decoupled
@@ -226,7 +227,7 @@ class V2Grpc(InferCodec):
         return [_INFER_RESPONSE + encode_varint(size), *buffers, final]
 
 
-def encode_infer_request(request: InferRequest) -> list[Any]:
+def encode_infer_request(request: InferRequest) -> list[Buffer]:
     """Return `request` as a ModelInferRequest, in buffers to be sent in order.
 
     Inputs are raw, their data passed on as views. Raises InvalidRequest when the request is larger
@@ -254,7 +255,7 @@ def encode_infer_request(request: InferRequest) -> list[Any]:
 
 
 def decode_infer_response(
-    data: object, places: Mapping[str, memoryview] | None = None
+    data: Buffer, places: Mapping[str, memoryview] | None = None
 ) -> InferResponse:
     """Return the answer in a ModelInferResponse; raw outputs are views into `data`.
 
@@ -313,7 +314,7 @@ def _with_data(tensor: Tensor, count: int, data: memoryview, model: str) -> Tens
     return Tensor(tensor.name, tensor.datatype, tensor.shape, data, parameters)
 
 
-def _decode_typed_answer(data: Any) -> InferResponse:
+def _decode_typed_answer(data: Buffer) -> InferResponse:
     message = parse(_RESPONSE, bytes(data))
     response = _response(message)
     response.id = message.id
@@ -324,7 +325,7 @@ def _decode_typed_answer(data: Any) -> InferResponse:
     return response
 
 
-def _decode_placed_answer(data: Any, places: Mapping[str, memoryview]) -> InferResponse:
+def _decode_placed_answer(data: Buffer, places: Mapping[str, memoryview]) -> InferResponse:
     message = parse(_RESPONSE, bytes(data))
     response = _response(message)
     response.id = message.id
@@ -409,7 +410,7 @@ class _MessageTemplate(Template):
             # -1 never equals a length, so BYTES are always checked.
             if len(raw[index]) != size:
                 check_raw(raw[index], self.tensors[index], self.counts[index], model)
-        data: list[Any] = raw
+        data = cast("list[Buffer]", raw)  # which grows by what is not in the message
         for index, _ in self.inputs:
             data.insert(index, b"")
         return self.filled(data)
@@ -438,7 +439,7 @@ def _known_layouts(_size: int, _model: bytes) -> list[tuple[Layout, _MessageTemp
 
 
 def _decode_anew(
-    data: Any, known: list[tuple[Layout, _MessageTemplate]], resolve: Resolve, *, on_loop: bool
+    data: Buffer, known: list[tuple[Layout, _MessageTemplate]], resolve: Resolve, *, on_loop: bool
 ) -> InferRequest:
     """Return the request of a message of unknown layout."""
     split = split_message(data, _RAW_INPUT[0])
@@ -495,7 +496,7 @@ def _remembered_shared_template(rest: bytes) -> _MessageTemplate | None:
     return _template(message) if is_all else None
 
 
-def _decode_whole(data: Any, resolve: Resolve, *, on_loop: bool) -> InferRequest:
+def _decode_whole(data: Buffer, resolve: Resolve, *, on_loop: bool) -> InferRequest:
     """Return the request of a message with typed contents or an unusual layout."""
     if len(data) > MAX_FIELDS:  # each has a byte or more
         check_field_count(data)

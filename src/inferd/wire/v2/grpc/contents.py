@@ -6,6 +6,7 @@ import numpy as np
 
 from inferd.aio.inline import PIECE
 from inferd.errors import InferdError, InvalidRequest
+from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import encode_strings, wrong_count
 from inferd.tensor.tensor import Tensor
@@ -117,7 +118,7 @@ def _bad_count(tensor: Tensor, count: int, found: int, model: str) -> InferdErro
     )
 
 
-def _narrowed(wide: "np.ndarray[Any, Any]", name: str, datatype: DataType) -> Any:
+def _narrowed(wide: Array, name: str, datatype: DataType) -> Any:
     narrow = wide.astype(datatype.numpy)
     # Wider on the wire than the datatype: what differs has not fitted.
     changed = narrow != wide

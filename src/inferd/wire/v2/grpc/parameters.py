@@ -5,6 +5,7 @@ from typing import Any
 from inferd.core.request import InferRequest, Sequence
 from inferd.errors import InvalidRequest
 from inferd.tensor.tensor import Parameter, Parameters
+from inferd.wire.json.document import JsonObject
 
 EMPTY_FINAL = "triton_enable_empty_final_response"
 """The only name with the prefix 'triton_' that a client may set (Triton, decoupled models)."""
@@ -38,7 +39,7 @@ def take_parameters(request: InferRequest, parameters: Any) -> None:
     Reserved names go into fields, the others into `request.parameters`. Raises InvalidRequest for
     a value of the wrong kind or range, a missing value, and other names that begin with 'triton_'.
     """
-    reserved: dict[str, Any] = {}
+    reserved: JsonObject = {}
     custom: Parameters = {}
     for name, choice in parameters.items():
         value = decode_parameter(choice)
@@ -113,7 +114,7 @@ def _check_kind(name: str, kind: str | None) -> None:
         raise InvalidRequest(msg)
 
 
-def _take_reserved(request: InferRequest, reserved: dict[str, Any]) -> None:
+def _take_reserved(request: InferRequest, reserved: JsonObject) -> None:
     for name in ("priority", "timeout"):
         value = reserved.get(name)
         if isinstance(value, int) and value < 0:

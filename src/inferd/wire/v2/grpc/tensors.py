@@ -4,6 +4,7 @@ from math import prod
 from typing import Any
 
 from inferd.errors import InvalidRequest
+from inferd.memory.buffer import Buffer
 from inferd.tensor.dtype import DataType, datatype_named
 from inferd.tensor.strings import check_strings
 from inferd.tensor.tensor import Tensor, dims_text
@@ -120,7 +121,7 @@ def _check_unusual_shape(name: str, shape: tuple[int, ...], model: str) -> None:
         raise InvalidRequest(msg)
 
 
-def check_raw(data: Any, tensor: Tensor, count: int, model: str) -> None:
+def check_raw(data: Buffer, tensor: Tensor, count: int, model: str) -> None:
     """Check that the buffer `data` holds exactly the `count` elements of `tensor`, of `model`.
 
     Raises InvalidRequest.

@@ -1,12 +1,12 @@
 """The constant parts of the answers to similar requests: encoded once, then only compared."""
 
 from math import prod
-from typing import Any
 
 import orjson
 
 from inferd.aio.inline import INLINE_ELEMENTS
 from inferd.core.request import InferResponse, WantedOutput
+from inferd.memory.buffer import Buffer
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Parameters, Tensor
 from inferd.wire.json.data import encode_data, unpack_short
@@ -59,20 +59,20 @@ class KnownAnswer:
                 return False
         return True
 
-    def encoded(self, response: InferResponse, non_finite: str) -> tuple[list[Any], int | None]:
+    def encoded(self, response: InferResponse, non_finite: str) -> tuple[list[Buffer], int | None]:
         """See V2Rest.encode_infer_response, for a response that fits."""
         texts, are_binary = self._texts, self._are_binary
         head = texts[0]
         if response.id:
             # Always first, where no text in front depends on it.
             head = b'{"id":' + orjson.dumps(response.id) + b"," + head[1:]
-        buffers: list[Any] = [head]
+        buffers: list[Buffer] = [head]
         are_placed = self._are_placed
         # All binary: nothing is written as JSON but the head, which is known.
         if len(texts) == 1 and True not in are_placed:
             buffers += [tensor.packed() for tensor in response.outputs]
             return buffers, len(head)
-        blobs: list[Any] = []
+        blobs: list[Buffer] = []
         written = 0
         for index, tensor in enumerate(response.outputs):
             if are_binary[index]:

@@ -9,17 +9,18 @@ import orjson
 from inferd.aio.inline import NotFast
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import InvalidRequest
+from inferd.memory.buffer import Buffer
 from inferd.tensor.dtype import datatype_named
 from inferd.tensor.tensor import Tensor
 from inferd.wire.json import document as json_document
 from inferd.wire.json.data import decode_data, decode_flat, encode_data
-from inferd.wire.json.document import Shape
+from inferd.wire.json.document import JsonObject, Shape
 from inferd.wire.shared_memory import REGION, placed_output, span_parameters
 from inferd.wire.v2.binary import Blobs
 from inferd.wire.v2.rest.parameters import reserved_parameters, scalars
 
 
-def encode_infer_request(request: InferRequest, *, binary: bool) -> tuple[list[Any], int | None]:
+def encode_infer_request(request: InferRequest, *, binary: bool) -> tuple[list[Buffer], int | None]:
     """Return `request` as buffers and the size of their JSON part (None: only JSON).
 
     `binary` sends every input by the binary extension, and asks for binary outputs unless
@@ -28,7 +29,7 @@ def encode_infer_request(request: InferRequest, *, binary: bool) -> tuple[list[A
     blobs: list[memoryview] = []
     inputs = []
     for tensor in request.inputs:
-        entry: dict[str, Any] = {
+        entry: JsonObject = {
             "name": tensor.name,
             "shape": tensor.shape,
             "datatype": tensor.datatype.value,
@@ -43,7 +44,7 @@ def encode_infer_request(request: InferRequest, *, binary: bool) -> tuple[list[A
         else:
             entry["data"] = orjson.Fragment(encode_data(tensor, "tokens"))
         inputs.append(entry)
-    document: dict[str, Any] = {"inputs": inputs}
+    document: JsonObject = {"inputs": inputs}
     if request.id:
         document["id"] = request.id
     parameters = request.parameters | reserved_parameters(request)
@@ -76,7 +77,7 @@ class _OutputDocument(msgspec.Struct):
     name: str
     shape: Shape
     datatype: str
-    parameters: dict[str, Any] | None = None
+    parameters: JsonObject | None = None
     data: Any = msgspec.UNSET
 
 
@@ -85,14 +86,14 @@ class _ResponseDocument(msgspec.Struct):
     outputs: list[_OutputDocument]
     model_version: str | None = None
     id: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: JsonObject | None = None
 
 
 class _FastOutput(msgspec.Struct, gc=False):
     name: str
     shape: Shape
     datatype: str
-    parameters: dict[str, Any] | None = None
+    parameters: JsonObject | None = None
     data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -101,7 +102,7 @@ class _FastDocument(msgspec.Struct, gc=False):
     outputs: list[_FastOutput]
     model_version: str | None = None
     id: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: JsonObject | None = None
 
 
 _decode_fast = msgspec.json.Decoder(_FastDocument).decode

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import orjson
@@ -24,11 +24,12 @@ from inferd.core.request import (
     wanted_of,
 )
 from inferd.errors import Code, InferdError, InvalidRequest
+from inferd.memory.buffer import Buffer
 from inferd.tensor.dtype import DATATYPES, DataType, datatype_named
 from inferd.tensor.tensor import Parameters, Tensor
 from inferd.wire.json import document as json_document
 from inferd.wire.json.data import decode_data, decode_flat, encode_data
-from inferd.wire.json.document import Document, Input, JsonReader, Output
+from inferd.wire.json.document import Document, Input, JsonObject, JsonReader, Output
 from inferd.wire.shared_memory import (
     OFFSET,
     PARAMETERS,
@@ -205,7 +206,7 @@ class V2Rest:
             raise NotFast
         return decode_data(name, datatype, document.shape, data)
 
-    def _described_input(self, document: Input, parameters: dict[str, Any], blobs: Blobs) -> Tensor:
+    def _described_input(self, document: Input, parameters: JsonObject, blobs: Blobs) -> Tensor:
         """Return an input with parameters, which may say where else its elements are."""
         name, shape = document.name, document.shape
         datatype = DATATYPES.get(document.datatype) or datatype_named(document.datatype, name)
@@ -234,7 +235,7 @@ class V2Rest:
         tensor.parameters = scalars(parameters)
         return tensor
 
-    def _check_halves(self, name: str, datatype: DataType, data: Any) -> None:
+    def _check_halves(self, name: str, datatype: DataType, data: object) -> None:
         # A text is base64, which holds halves exactly.
         is_text = type(data) is str or (type(data) is msgspec.Raw and bytes(data)[:1] == b'"')
         if not self._rules.half_floats and not is_text:
@@ -242,7 +243,7 @@ class V2Rest:
 
     def encode_infer_response(
         self, request: InferRequest, response: InferResponse, *, in_thread: bool = False
-    ) -> tuple[list[Any], int | None]:
+    ) -> tuple[list[Buffer], int | None]:
         """Return `response` as buffers to be written in order, and the size of their JSON part.
 
         The size is None when all of it is JSON (no binary bytes). Raises InvalidRequest when an
@@ -256,7 +257,7 @@ class V2Rest:
         if response.id or response.parameters:
             head = _with_details(head, response)
         text = [head]
-        blobs: list[Any] = []
+        blobs: list[Buffer] = []
         choices = _choices(request, response)
         for index, tensor in enumerate(response.outputs):
             choice = choices[index]
@@ -288,7 +289,8 @@ class V2Rest:
         # Without a binary byte the answer is JSON alone, and has no header that says where JSON
         # ends.
         if not blobs or not any(blobs):
-            return [b"".join(text)] if len(text) < 2 or len(text[-2]) < JOIN_BYTES else text, None
+            is_short = len(text) < 2 or len(text[-2]) < JOIN_BYTES
+            return [b"".join(text)] if is_short else cast("list[Buffer]", text), None
         head = b"".join(text)
         return [head, *blobs], len(head)
 
@@ -337,7 +339,7 @@ class V2Rest:
         self._answers[key] = KnownAnswer(outputs, choices, texts, parameters)
 
 
-def _is_large(data: Any) -> bool:
+def _is_large(data: Buffer) -> bool:
     return hasattr(data, "as_buffer") and len(data) > INLINE_STRINGS
 
 

@@ -9,6 +9,7 @@ from inferd.core.request import InferRequest, Sequence
 from inferd.errors import InvalidRequest
 from inferd.tensor.tensor import Parameters
 from inferd.wire.json.data import json_text
+from inferd.wire.json.document import JsonObject
 from inferd.wire.json.kinds import unreadable
 from inferd.wire.shared_memory import PARAMETERS
 
@@ -21,7 +22,7 @@ RESERVED = "triton_"
 _INT64 = range(-(2**63), 2**63)
 
 
-def set_parameters(request: InferRequest, parameters: dict[str, Any]) -> None:
+def set_parameters(request: InferRequest, parameters: JsonObject) -> None:
     """Put request parameters where they belong. V2 extensions: sequence, schedule policy, binary.
 
     Raises InvalidRequest, naming the parameter and what it must be.
@@ -130,7 +131,7 @@ def reserved_parameters(request: InferRequest) -> Parameters:
     return parameters
 
 
-def scalars(parameters: dict[str, Any]) -> Parameters | None:
+def scalars(parameters: JsonObject) -> Parameters | None:
     """Return the custom parameters that are scalars, None if there are none; ignore the others."""
     others = {
         key: parameter(key, value)

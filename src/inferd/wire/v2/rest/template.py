@@ -32,7 +32,7 @@ from inferd.errors import InferdError
 from inferd.tensor.dtype import DATATYPES, DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.json.data import FLAT
-from inferd.wire.json.document import Document, Input, JsonReader, Output
+from inferd.wire.json.document import Document, Input, JsonObject, JsonReader, Output
 from inferd.wire.shared_memory import (
     OFFSET,
     PARAMETERS,
@@ -294,7 +294,7 @@ def _places(outputs: Iterable[Output]) -> list[tuple[int, Reference]]:
     ]
 
 
-def _reference(one: Input, parameters: dict[str, Any]) -> Reference | None:
+def _reference(one: Input, parameters: JsonObject) -> Reference | None:
     if one.data is not msgspec.UNSET or not parameters.keys() <= PARAMETERS:
         return None
     region, offset, size_bytes = map(parameters.get, (REGION, OFFSET, SIZE))
@@ -304,7 +304,7 @@ def _reference(one: Input, parameters: dict[str, Any]) -> Reference | None:
         return None
 
 
-def _binary(one: Input, datatype: DataType, parameters: dict[str, Any]) -> _Part | None:
+def _binary(one: Input, datatype: DataType, parameters: JsonObject) -> _Part | None:
     size_bytes = parameters.get(_BINARY_SIZE)
     if datatype is DataType.BYTES or type(size_bytes) is not int:
         return None
