@@ -4,7 +4,6 @@ import os
 import shutil
 import sys
 import time
-from types import TracebackType
 from typing import Self, TextIO
 
 # More often than people read.
@@ -30,12 +29,7 @@ class ProgressLine:
         """Begin."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Take the line away."""
         self.clear()
 

@@ -3,7 +3,6 @@
 import logging
 import sys
 import time
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 log = logging.getLogger("inferd.repository")
@@ -23,12 +22,7 @@ class FetchProgress(Protocol):
     def __enter__(self) -> Self:
         """Begin."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End."""
 
 
@@ -56,12 +50,7 @@ class LoggedProgress:
         """Begin."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End."""
 
     def begin(self, name: str, total: int) -> None:
@@ -115,12 +104,7 @@ class BarProgress:
         self._bars.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Take the bars away."""
         self._bars.stop()
 
