@@ -216,7 +216,7 @@ def test_a_cuda_region_needs_a_gpu(client):
     register = client.triton.register_cuda_shared_memory
     handle = base64.b64encode(bytes(64)).decode()
     with pytest.raises(
-        InferenceServerException, match=r"GPUs not supported|the GPU driver refuses"
+        InferenceServerException, match=r"GPUs not supported|the GPU's driver answers"
     ):
         register("g", handle, 0, 64)
     status = client.triton.get_cuda_shared_memory_status()

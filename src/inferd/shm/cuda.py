@@ -1,14 +1,12 @@
 """CudaRegion: GPU memory that a client shares by its IPC handle, copied to and from the CPU.
 
 Models take and return memory that the CPU can reach, so the parts of a region that a request uses
-are copied to the CPU before the model runs, and back afterwards. The driver's library, libcuda, is
-called directly: it is present wherever there is a GPU, and needs no package.
+are copied to the CPU before the model runs, and back afterwards.
 """
 
 import ctypes
 import functools
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import numpy as np
@@ -17,11 +15,11 @@ from inferd.compiled import override
 from inferd.core.metadata import CudaRegionStatus
 from inferd.core.request import Span
 from inferd.errors import InvalidRequest, RegionFailed, Unavailable
+from inferd.memory.libcuda import LIBRARY, Address, LibCuda, Signatures
 
 HANDLE_BYTES = 64
 """The size of a cudaIpcMemHandle_t."""
 
-_LIBRARY = "libcuda.so.1"
 _LAZY_PEER_ACCESS = 1  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, the only flag
 
 
@@ -31,24 +29,12 @@ class _Handle(ctypes.Structure):
     _fields_ = (("reserved", ctypes.c_char * HANDLE_BYTES),)
 
 
-_Address = ctypes.c_uint64  # CUdeviceptr
-_SIGNATURES: dict[str, tuple[Any, ...]] = {
-    "cuInit": (ctypes.c_uint,),
-    "cuDeviceGetCount": (ctypes.POINTER(ctypes.c_int),),
-    "cuDeviceGet": (ctypes.POINTER(ctypes.c_int), ctypes.c_int),
-    "cuDevicePrimaryCtxRetain": (ctypes.POINTER(ctypes.c_void_p), ctypes.c_int),
-    "cuCtxPushCurrent_v2": (ctypes.c_void_p,),
-    "cuCtxPopCurrent_v2": (ctypes.POINTER(ctypes.c_void_p),),
-    "cuIpcOpenMemHandle_v2": (ctypes.POINTER(_Address), _Handle, ctypes.c_uint),
-    "cuIpcCloseMemHandle": (_Address,),
-    "cuMemGetAddressRange_v2": (
-        ctypes.POINTER(_Address),
-        ctypes.POINTER(ctypes.c_size_t),
-        _Address,
-    ),
-    "cuMemcpyDtoH_v2": (ctypes.c_void_p, _Address, ctypes.c_size_t),
-    "cuMemcpyHtoD_v2": (_Address, ctypes.c_void_p, ctypes.c_size_t),
-    "cuGetErrorName": (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
+_SIGNATURES: Signatures = {
+    "cuIpcOpenMemHandle_v2": (ctypes.POINTER(Address), _Handle, ctypes.c_uint),
+    "cuIpcCloseMemHandle": (Address,),
+    "cuMemGetAddressRange_v2": (ctypes.POINTER(Address), ctypes.POINTER(ctypes.c_size_t), Address),
+    "cuMemcpyDtoH_v2": (ctypes.c_void_p, Address, ctypes.c_size_t),
+    "cuMemcpyHtoD_v2": (Address, ctypes.c_void_p, ctypes.c_size_t),
 }
 
 
@@ -56,25 +42,16 @@ class CudaDriver:
     """The libcuda calls that regions need. Each raises RegionFailed if the driver refuses it."""
 
     def __init__(self, library: Any) -> None:
-        self._library = library
-        for name, types in _SIGNATURES.items():
-            function = getattr(library, name)
-            function.argtypes = types
-            function.restype = ctypes.c_int
+        self._libcuda = libcuda = LibCuda(library, _SIGNATURES, RegionFailed)
+        self._call = libcuda.call
+        self.device_count = libcuda.device_count
         # Kept for good: if nothing else holds it, the driver would make the context anew each
         # time.
         self._contexts: dict[int, ctypes.c_void_p] = {}
-        self._call("cuInit", 0)
-
-    def device_count(self) -> int:
-        """Return the number of GPUs."""
-        count = ctypes.c_int()
-        self._call("cuDeviceGetCount", ctypes.byref(count))
-        return count.value
 
     def open(self, handle: bytes, device_id: int) -> tuple[int, int]:
         """Return the address of the shared memory on the device, and its size in bytes."""
-        address, base, size = _Address(), _Address(), ctypes.c_size_t()
+        address, base, size = Address(), Address(), ctypes.c_size_t()
         with self._on(device_id):
             given = _Handle.from_buffer_copy(handle)
             self._call("cuIpcOpenMemHandle_v2", ctypes.byref(address), given, _LAZY_PEER_ACCESS)
@@ -105,36 +82,20 @@ class CudaDriver:
             with self._on(device_id):
                 self._call("cuMemcpyHtoD_v2", address, _address_of(data), len(data))
 
-    @contextmanager
-    def _on(self, device_id: int) -> Iterator[None]:
-        """Make the device's context current in this thread, as the driver calls require."""
+    def _on(self, device_id: int) -> AbstractContextManager[None]:
+        """Make the device's context current in this thread."""
         context = self._contexts.get(device_id)
         if context is None:
-            device, context = ctypes.c_int(), ctypes.c_void_p()
-            self._call("cuDeviceGet", ctypes.byref(device), device_id)
-            self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+            _, context = self._libcuda.retain(device_id)
             self._contexts[device_id] = context
-        self._call("cuCtxPushCurrent_v2", context)
-        try:
-            yield
-        finally:
-            self._call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
-
-    def _call(self, name: str, *args: Any) -> None:
-        code = getattr(self._library, name)(*args)
-        if code:
-            text = ctypes.c_char_p()
-            self._library.cuGetErrorName(code, ctypes.byref(text))
-            reason = (text.value or b"").decode("ascii", "replace") or f"error {code}"
-            msg = f"the GPU driver refuses: {reason}"
-            raise RegionFailed(msg)
+        return self._libcuda.current(context)
 
 
 @functools.cache
 def cuda_driver() -> CudaDriver | None:
     """Return this machine's driver, None if there is no GPU; looked up once per process."""
     try:
-        driver = CudaDriver(ctypes.CDLL(_LIBRARY))
+        driver = CudaDriver(ctypes.CDLL(LIBRARY))
         return driver if driver.device_count() else None
     except (OSError, AttributeError, RegionFailed):
         return None

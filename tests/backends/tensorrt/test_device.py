@@ -1,10 +1,8 @@
 """The driver's calls, on a library that is a fake."""
 
-from types import SimpleNamespace
-
 import pytest
 
-from inferd.backends.tensorrt.device import _SIGNATURES, find_device
+from inferd.backends.tensorrt.device import find_device
 from inferd.errors import BackendFailed
 
 
@@ -22,6 +20,16 @@ class Function:
         return status
 
 
+class Library:
+    """A C library that has any function."""
+
+    def __init__(self, calls, answers):
+        self._given = calls, answers
+
+    def __getattr__(self, name):
+        return Function(name, *self._given)
+
+
 @pytest.fixture
 def library():
     """library(name=(status, value)) is a function that loads a driver of two GPUs."""
@@ -29,8 +37,7 @@ def library():
     def make(**answers):
         answers = {"cuDeviceGetCount": (0, 2), "cuGetErrorName": (0, b"CUDA_ERROR_X"), **answers}
         calls = []
-        functions = {name: Function(name, calls, answers) for name in _SIGNATURES}
-        return (lambda name: SimpleNamespace(**functions)), calls
+        return (lambda name: Library(calls, answers)), calls
 
     return make
 

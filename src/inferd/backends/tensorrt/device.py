@@ -1,42 +1,27 @@
 """Device: the few calls of NVIDIA's driver that a plan needs; all code that needs a GPU is here.
 
-The driver's own library is called directly, as it exists wherever there is a GPU and needs no
-package. TensorRT must not be used before `find_device` has found a GPU: without one its runtime
+TensorRT must not be used before `find_device` has found a GPU: without one its runtime
 ends the process when given a plan.
 """
 
 import ctypes
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from inferd.errors import BackendFailed
+from inferd.memory.libcuda import LIBRARY, Address, LibCuda, Pointer, Signatures
 
-# The driver's name for users; libcuda.so without a version comes with development packages only.
-_LIBRARY = "libcuda.so.1"
-_Address = ctypes.c_uint64
-_Pointer = ctypes.c_void_p
-
-_SIGNATURES: dict[str, tuple[Any, ...]] = {
-    "cuInit": (ctypes.c_uint,),
-    "cuDeviceGetCount": (ctypes.POINTER(ctypes.c_int),),
-    "cuDeviceGet": (ctypes.POINTER(ctypes.c_int), ctypes.c_int),
-    "cuDevicePrimaryCtxRetain": (ctypes.POINTER(_Pointer), ctypes.c_int),
-    # _v2 and the like are what NVIDIA's headers make of the plain names; the plain symbols are ABIs
-    # of before 2010, some with 32-bit sizes.
+_SIGNATURES: Signatures = {
     "cuDevicePrimaryCtxRelease_v2": (ctypes.c_int,),
-    "cuCtxPushCurrent_v2": (_Pointer,),
-    "cuCtxPopCurrent_v2": (ctypes.POINTER(_Pointer),),
-    "cuStreamCreate": (ctypes.POINTER(_Pointer), ctypes.c_uint),
-    "cuStreamSynchronize": (_Pointer,),
-    "cuStreamDestroy_v2": (_Pointer,),
-    "cuMemAlloc_v2": (ctypes.POINTER(_Address), ctypes.c_size_t),
-    "cuMemFree_v2": (_Address,),
-    "cuMemHostAlloc": (ctypes.POINTER(_Pointer), ctypes.c_size_t, ctypes.c_uint),
-    "cuMemFreeHost": (_Pointer,),
-    "cuMemcpyHtoDAsync_v2": (_Address, _Pointer, ctypes.c_size_t, _Pointer),
-    "cuMemcpyDtoHAsync_v2": (_Pointer, _Address, ctypes.c_size_t, _Pointer),
-    "cuGetErrorName": (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
+    "cuStreamCreate": (ctypes.POINTER(Pointer), ctypes.c_uint),
+    "cuStreamSynchronize": (Pointer,),
+    "cuStreamDestroy_v2": (Pointer,),
+    "cuMemAlloc_v2": (ctypes.POINTER(Address), ctypes.c_size_t),
+    "cuMemFree_v2": (Address,),
+    "cuMemHostAlloc": (ctypes.POINTER(Pointer), ctypes.c_size_t, ctypes.c_uint),
+    "cuMemFreeHost": (Pointer,),
+    "cuMemcpyHtoDAsync_v2": (Address, Pointer, ctypes.c_size_t, Pointer),
+    "cuMemcpyDtoHAsync_v2": (Pointer, Address, ctypes.c_size_t, Pointer),
 }
 
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: does not synchronize with the default stream
@@ -45,35 +30,10 @@ _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: does not synchronize with the defau
 def find_device(device_id: int, load: Any = ctypes.CDLL) -> "Device | None":
     """Return GPU `device_id`, or None without a driver or such a GPU."""
     try:
-        library = load(_LIBRARY)
-    except OSError:
+        libcuda = LibCuda(load(LIBRARY), _SIGNATURES, BackendFailed)
+        return Device(libcuda, device_id) if device_id < libcuda.device_count() else None
+    except (OSError, BackendFailed):
         return None
-    driver = _Driver(library)
-    try:
-        driver.call("cuInit", 0)
-        count = ctypes.c_int()
-        driver.call("cuDeviceGetCount", ctypes.byref(count))
-        return Device(driver, device_id) if device_id < count.value else None
-    except BackendFailed:
-        return None
-
-
-class _Driver:
-    def __init__(self, library: Any) -> None:
-        self._library = library
-        for name, types in _SIGNATURES.items():
-            function = getattr(library, name)
-            function.argtypes, function.restype = types, ctypes.c_int
-
-    def call(self, name: str, *args: Any) -> None:
-        """Call a function of the driver. Raises BackendFailed with the driver's error name."""
-        # ctypes releases the interpreter's lock during the call.
-        if status := getattr(self._library, name)(*args):
-            text = ctypes.c_char_p()
-            self._library.cuGetErrorName(status, ctypes.byref(text))
-            word = (text.value or b"an unknown error").decode()
-            msg = f"the GPU's driver answers {name} with {word}"
-            raise BackendFailed(msg)
 
 
 class Device:
@@ -82,28 +42,20 @@ class Device:
     Addresses are numbers; every call but `current` is made inside `current`.
     """
 
-    def __init__(self, driver: _Driver, device_id: int) -> None:
-        self._driver = driver
-        self._device = ctypes.c_int()
-        self._context = _Pointer()
-        driver.call("cuDeviceGet", ctypes.byref(self._device), device_id)
+    def __init__(self, libcuda: LibCuda, device_id: int) -> None:
+        self._driver = libcuda
         # TensorRT uses the primary context, so memory allocated in
         # another one would not be its own.
-        driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), self._device)
+        self._device, self._context = libcuda.retain(device_id)
 
-    @contextmanager
-    def current(self) -> Iterator[None]:
+    def current(self) -> AbstractContextManager[None]:
         """Return a context in which the calling thread uses this GPU."""
         # The current context is the thread's, and any of a pool of threads may run an instance.
-        self._driver.call("cuCtxPushCurrent_v2", self._context)
-        try:
-            yield
-        finally:
-            self._driver.call("cuCtxPopCurrent_v2", ctypes.byref(_Pointer()))
+        return self._driver.current(self._context)
 
     def stream(self) -> int:
         """Return a new stream."""
-        made = _Pointer()
+        made = Pointer()
         self._driver.call("cuStreamCreate", ctypes.byref(made), _NON_BLOCKING)
         return made.value or 0
 
@@ -117,7 +69,7 @@ class Device:
 
     def allocate(self, size_bytes: int) -> int:
         """Allocate GPU memory; return its address."""
-        made = _Address()
+        made = Address()
         # cuMemAlloc refuses 0 bytes, and TensorRT a tensor without an address.
         self._driver.call("cuMemAlloc_v2", ctypes.byref(made), max(1, size_bytes))
         return made.value
@@ -128,7 +80,7 @@ class Device:
 
     def allocate_host(self, size_bytes: int) -> int:
         """Allocate pinned CPU memory; return its address."""
-        made = _Pointer()
+        made = Pointer()
         self._driver.call("cuMemHostAlloc", ctypes.byref(made), max(1, size_bytes), 0)
         return made.value or 0
 
