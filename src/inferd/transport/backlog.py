@@ -23,6 +23,8 @@ async def stop_listening(
     `connect` makes their protocols. With a TLS `context` they have `handshake_timeout_s` to speak
     it; those that do not are closed.
     """
+    servers = list(servers)
+    await _accept_no_more(servers)
     opened = [
         take(one, connect, context, handshake_timeout_s)
         for server in servers
@@ -49,6 +51,19 @@ async def take(
         # asyncio refuses a time limit without a context.
         ssl_handshake_timeout=handshake_timeout_s if context else None,
     )
+
+
+async def _accept_no_more(servers: Iterable[asyncio.Server]) -> None:
+    """Let asyncio's own event loop finish what it accepts: of a closed server it would be lost.
+
+    It gives each connection to its server in the first step of a task. Others do so at once.
+    """
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, asyncio.SelectorEventLoop):
+        for server in servers:
+            for one in server.sockets:
+                loop.remove_reader(one.fileno())
+        await asyncio.sleep(0)
 
 
 def _taken(server: asyncio.Server) -> list[socket.socket]:

@@ -26,7 +26,10 @@ class SmallServer(asyncio.Protocol):
     def connection_made(self, transport):
         self.transport = transport
         self.state.connections += 1
-        self.state.transports.append(transport)
+        self.state.transports.add(transport)
+
+    def connection_lost(self, error):
+        self.state.transports.remove(self.transport)
 
     def data_received(self, data):
         state = self.state
@@ -51,7 +54,7 @@ class State:
     def __init__(self, answer):
         self.loop = asyncio.get_running_loop()
         self.answer = answer
-        self.requests, self.transports = [], []
+        self.requests, self.transports = [], set()
         self.connections = self.under_way = self.most_under_way = 0
 
 
@@ -70,11 +73,15 @@ def load(point, answer=lambda number: OK, messages=MESSAGES, during=None, **plan
         try:
             sample = await made.run(time.monotonic_ns())
         finally:
+            # What was accepted last becomes a connection in a task of asyncio's, which fails, and
+            # leaves the connection open, if the server is closed then.
+            while accepting := asyncio.all_tasks() - {asyncio.current_task()}:
+                await asyncio.wait(accepting)
             server.close()
-            for _ in range(5):  # turns, in which what was accepted last becomes a connection
+            for one in state.transports:
+                one.abort()
+            while state.transports:  # noqa: ASYNC110  there is no event to wait for
                 await asyncio.sleep(0)
-                for one in state.transports:
-                    one.abort()
         return sample, state, progress
 
     return asyncio.run(run())
