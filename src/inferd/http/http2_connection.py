@@ -257,9 +257,7 @@ class Http2Connection(Connection):
         self._sender.go_away()
         for exchange in self._exchanges():
             exchange.cut()
-        self._writer.write_pending()
-        if self._writer.lingers_since is None:
-            self._writer.close()
+        self._writer.finish()
 
     def abort(self) -> None:
         """See Connection.abort."""

@@ -74,6 +74,12 @@ class FrameWriter(PendingOutput):
         if not end_sending(self.transport):
             self.close()
 
+    def finish(self) -> None:
+        """Write the pending output, and close the connection unless it lingers then."""
+        self.write_pending()
+        if self.lingers_since is None:
+            self.close()
+
     def close(self) -> None:
         """Close the connection once all has been sent."""
         self.is_closed = True
