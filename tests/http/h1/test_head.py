@@ -7,6 +7,7 @@ import pytest
 from inferd.http.h1.head import (
     MOST_HEADS,
     MOST_REMEMBERED_BYTES,
+    MOST_TEXTS,
     HeadReader,
     unread_request,
 )
@@ -59,16 +60,18 @@ def test_heads_to_many_models_and_of_many_lengths_are_read_by_turns():
             assert (heads.head, heads.length) == (head, length % 20 * 7)
             assert heads.request == parse_head(head)
     assert len(heads._templates) == MOST_HEADS
+    assert len(heads._texts) <= MOST_TEXTS
 
 
 def test_the_same_head_is_not_read_again_nor_one_with_another_length_parsed():
     heads = HeadReader(1000, 100, None)
-    heads.read(head_to(b"m", 1))
-    first = heads.request
-    for length in (22, 1, 22):
+    seen = {}
+    for length in (1, 22, 1, 22):
         heads.read(head_to(b"m", length))
-        assert heads.length == length and heads.request is first
-        assert first == parse_head(head_to(b"m", length))
+        assert heads.length == length
+        assert heads.request is seen.setdefault(length, heads.request)
+    for length, request in seen.items():
+        assert request == parse_head(head_to(b"m", length))
     assert len(heads._templates) == 1
     with pytest.raises(HttpError) as caught:
         heads.read(head_to(b"m", 101))
@@ -104,7 +107,7 @@ def test_a_long_head_is_kept_only_as_the_last_one():
     heads = HeadReader(10000, 100, None)
     heads.read(long := head_to(b"m", more=b"A: " + b"b" * MOST_REMEMBERED_BYTES + b"\r\n"))
     assert heads.head == long
-    assert not heads._templates
+    assert not heads._templates and not heads._texts
 
 
 def test_headers_that_are_forwarded_are_those_of_each_head():

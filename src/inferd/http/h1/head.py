@@ -1,6 +1,7 @@
 """The request heads of one HTTP/1.1 connection: parsed, or recognized from earlier requests."""
 
 import re
+from copy import copy
 from string import ascii_letters, digits
 
 from inferd.http.head_template import NO_VARIATIONS, HeadTemplate, Variations, head_template
@@ -14,6 +15,9 @@ _FIRST_BYTES = frozenset(f"{ascii_letters}{digits}!#$%&'*+-.^_`|~".encode())
 
 MOST_HEADS = 8
 """How many templates a connection keeps: heads of requests to other targets."""
+
+MOST_TEXTS = 16
+"""How many heads a connection keeps as they are, to find those that are equal."""
 
 MOST_REMEMBERED_BYTES = 2048
 """Longer heads are remembered only until the next one."""
@@ -32,6 +36,7 @@ class HeadReader:
         "_forward",
         "_limits",
         "_templates",
+        "_texts",
         "_variations",
         "changing",
         "head",
@@ -50,6 +55,7 @@ class HeadReader:
         self._forward = forward
         self._variations = variations
         self._templates: list[HeadTemplate] = []
+        self._texts: dict[bytes, tuple[HttpRequest, int]] = {}
         self.head = b""
         self.changing: HeadTemplate | None = None
         self.request = NO_REQUEST
@@ -57,6 +63,11 @@ class HeadReader:
 
     def read(self, head: bytes) -> None:
         """Read a head that differs from the last one. Raises HttpError."""
+        # Heads to several models by turns: a search by hash takes a tenth of comparing them.
+        if known := self._texts.get(head):
+            self.head, self.changing = head, None
+            self.request, self.length = known
+            return
         found: HeadTemplate | None = None
         for template in self._templates:
             if template.read(head, 0, len(head)):
@@ -64,9 +75,22 @@ class HeadReader:
                 break
         if found is None:
             found = self._learned(head)
-        self.head = b"" if found.has_id else head
-        self.changing = found if found.has_id else None
         self.request, self.length = found.request, found.length
+        if found.has_id:
+            self.head, self.changing = b"", found
+            return
+        self.head, self.changing = head, None
+        if len(head) <= MOST_REMEMBERED_BYTES:
+            self._remember(head)
+
+    def _remember(self, head: bytes) -> None:
+        if len(self._texts) >= MOST_TEXTS:
+            self._texts.clear()
+        # Its own, as the template fills its request anew.
+        request = copy(self.request)
+        request.headers = request.headers.copy()
+        self.request = request
+        self._texts[head] = request, self.length
 
     def _learned(self, head: bytes) -> HeadTemplate:
         """Return the template of `head`, which is like none before."""
