@@ -57,9 +57,11 @@ class Line:
         self._arena = arena
         self.received = received
         self._receive = receive
+        # Packets of several threads must not mix, and their blocks are given out in the same order.
         self._sending = Lock()
         self._sender = 0  # the thread that holds this lock
         self._unsaid: deque[tuple[int, Sequence[Any], tuple[int, ...]]] = deque()
+        # Guards what has been read: any thread of a model may wait for its own answer.
         self._lock = Lock()
         self._changed = Condition(self._lock)
         self._sleepers = 0

@@ -82,6 +82,7 @@ async def _execute(
     failed = ""
     try:
         returned.append(await worker.model.execute(requests))
+    # SystemExit and KeyboardInterrupt of a model, too, are answers to its requests.
     except BaseException as error:  # noqa: BLE001
         failed = worker.error_text(error)
     ended_ns = time.perf_counter_ns()

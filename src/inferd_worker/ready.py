@@ -62,6 +62,7 @@ async def ask_async(model: Any) -> tuple[bool, str]:
         said = model.is_ready()
         if inspect.isawaitable(said):
             said = await said
+    # What a model raises here says that it is not ready; the process goes on.
     except (Exception, SystemExit) as error:  # noqa: BLE001
         return _failed(error)
     return _as_reply(said)

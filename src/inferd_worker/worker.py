@@ -321,7 +321,7 @@ class Worker:
         one.is_closed = True
         payload = packet.Payload()
         claimed: list[int] = []
-        answer: tuple[Any, ...] = ()
+        answer: tuple[object, ...] = ()
         try:
             if self.line.has_blocks:
                 answer, claimed = self._handed_over(one, returned, payload)

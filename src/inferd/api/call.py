@@ -47,7 +47,7 @@ class Rest(NamedTuple):
     errors: tuple[int, ...] = ()
     may_be_empty: bool = True
     type: str = JSON
-    decode: Callable[..., Any] | None = None
+    decode: Callable[..., object] | None = None
     encode: Callable[[Any], bytes | Iterator[bytes]] | None = None
     check: Callable[..., None] | None = None
     status: Callable[[Any, int], int] | None = None
@@ -92,7 +92,7 @@ class ApiCall:
         group: str,
         section: str,
         *sides: Rest | Rpc,
-        function: Callable[..., Any] | None = None,
+        function: Callable[..., object] | None = None,
         answers: str = "",
         decode_work: Work | None = None,
         encode_work: Work | None = None,
@@ -113,7 +113,7 @@ def rest_routes(
     max_json_bytes: int,
     not_ready_status: int,
     by_hand: Mapping[str, HttpCall],
-    prompt: Mapping[str, Any],
+    prompt: Mapping[str, object],
 ) -> list[Route]:
     """Return the routes of `calls` in order; `by_hand` are handlers by operation, see Route."""
     return [
@@ -206,5 +206,5 @@ def _runner(engine: Engine, work: Work | None) -> Callable[..., Awaitable[Any]]:
     return partial(engine.offload.run, work) if work else _run_here
 
 
-async def _run_here(function: Callable[..., Any], *arguments: Any) -> Any:
+async def _run_here(function: Callable[..., object], *arguments: Any) -> Any:
     return function(*arguments)

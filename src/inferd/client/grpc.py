@@ -111,14 +111,14 @@ class GrpcCalls:
         return _call("RepositoryModelUnload", message, _read_nothing, is_safe=False)
 
     def trace_settings(
-        self, model: str, changes: Mapping[str, Any] | None
+        self, model: str, changes: Mapping[str, object] | None
     ) -> ClientCall[JsonObject]:
         """Trace settings, of all models or of one, after `changes`."""
         rows = {name: {"value": _texts(value)} for name, value in (changes or {}).items()}
         message = encode("inference.TraceSettingRequest", model_name=model, settings=rows)
         return _call("TraceSetting", message, _read_trace_settings)
 
-    def log_settings(self, changes: Mapping[str, Any] | None) -> ClientCall[JsonObject]:
+    def log_settings(self, changes: Mapping[str, object] | None) -> ClientCall[JsonObject]:
         """Log settings, after `changes`. Raises InvalidRequest."""
         rows = {name: {_log_choice(name, value): value} for name, value in (changes or {}).items()}
         try:

@@ -6,7 +6,7 @@ The codecs that gRPC has, too, are imported where they are used: protobuf takes 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 import orjson
@@ -211,7 +211,7 @@ def _post(
     return ClientCall(path, read, [body] if body else [], headers=_JSON, is_safe=is_safe)
 
 
-def _settings(path: str, changes: Mapping[str, Any] | None) -> ClientCall[JsonObject]:
+def _settings(path: str, changes: Mapping[str, object] | None) -> ClientCall[JsonObject]:
     if changes is None:
         return _get(path, _read_object)
     try:

@@ -202,7 +202,7 @@ class InferRequest(Record):
         self.binary_output = binary_output
         self.batch_size = batch_size
 
-    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
         """Return function and arguments for a copy."""
         return _request_with, (self.asdict(),)
 

@@ -19,6 +19,7 @@ class Shared(Generic[T]):
     def __init__(self, *, one_by_one: bool = False) -> None:
         # Instances hold their model; when the last one is closed, it goes.
         self._models: WeakValueDictionary[str, T] = WeakValueDictionary()
+        # A model may go, with its last instance, in the midst of a search.
         self._lock = Lock()
         # Frameworks whose loading is not safe in several threads (one_by_one) take turns, others
         # load side by side.

@@ -444,7 +444,7 @@ def _function(data: memoryview, count: list[int]) -> tuple[tuple[str, str], Func
     return (domain, name), function
 
 
-def bound(node: RowNode, given: Mapping[str, Any]) -> RowNode:
+def bound(node: RowNode, given: Mapping[str, object]) -> RowNode:
     """Return `node` of a function's body with the attributes of the call, `given`."""
     if not any(isinstance(one, Reference) for one in node.attributes.values()):
         return node

@@ -130,6 +130,7 @@ class Turns:
                 for output in writers:
                     try:
                         output.write_pending()
+                    # As above: a fault in one must not keep the others from being written.
                     except Exception:  # noqa: BLE001
                         _cut(output)
                 readers = self._readers

@@ -18,7 +18,7 @@ Address = ctypes.c_uint64
 
 Pointer = ctypes.c_void_p
 
-Signatures = Mapping[str, tuple[Any, ...]]
+Signatures = Mapping[str, tuple[object, ...]]
 """The types of arguments, by the name of the function.
 
 _v2 and the like are what NVIDIA's headers make of the plain names; the plain symbols are ABIs of

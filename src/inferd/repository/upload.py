@@ -55,6 +55,7 @@ class Uploads:
         self._used_bytes = 0
         self._file_count = 0
         self._stored: set[Upload] = set()
+        # Uploads are stored in threads, side by side, and share one limit.
         self._lock = threading.Lock()
 
     def store(self, files: Files) -> Upload:

@@ -50,6 +50,7 @@ class Hub:
         self._pause = pause
         self._streams: set[EventStream] = set()
         self._looked: dict[Subject, float] = {}
+        # Asking all processes takes a while, in which another reader may come.
         self._lock = asyncio.Lock()
         self._turn = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None

@@ -32,15 +32,15 @@ def _check(word: str, engine: Engine, *region: str) -> None:
 def _calls(
     word: str,
     text: str,
-    status: Callable[..., Any],
+    status: Callable[..., object],
     register: Callable[..., Awaitable[None]],
-    decode_body: Callable[..., Any],
+    decode_body: Callable[..., object],
 ) -> tuple[ApiCall, ...]:
     """Return the calls for one kind of memory, called `word` in them and `text` in their texts."""
     title = word.capitalize()
     path = f"/v2/{word}sharedmemory[/region/{{region}}]"
 
-    def call(rest: Rest, decode: Any, encode: Any, function: Callable[..., Any]) -> ApiCall:
+    def call(rest: Rest, decode: Any, encode: Any, function: Callable[..., object]) -> ApiCall:
         rpc = f"{title}SharedMemory{rest.path.rpartition('/')[2].capitalize()}"
         decode = decode or partial(grpc_wire.decode_region_name, rpc)
         encode = encode or (lambda _result: grpc_wire.encode_done(rpc))

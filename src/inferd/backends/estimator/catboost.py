@@ -102,5 +102,5 @@ def catboost_model(model: Any, threads: int) -> LoadedModel:
     return LoadedModel(by_name(*outputs), features, rows, framed, faults, _INDEPENDENT, model)
 
 
-def _called(method: Callable[..., Any], more: dict[str, int], rows: Any) -> Any:
+def _called(method: Callable[..., object], more: dict[str, int], rows: Any) -> Any:
     return method(rows, **more)

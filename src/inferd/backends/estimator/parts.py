@@ -63,7 +63,7 @@ def root_of_function(function: Any) -> str:
     return str(getattr(function, "__module__", "") or "").partition(".")[0]
 
 
-def parts_of(estimator: Any) -> Iterator[Any]:
+def parts_of(estimator: Any) -> Iterator[object]:
     """Yield `estimator` and all objects in it that are no plain data, functions among them."""
     seen: set[int] = set()
     waiting = [estimator]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from inferd.backends.function.coroutine import AsyncFunctionInstance, AsyncStreamInstance
 from inferd.backends.function.instance import FunctionCall, FunctionInstance, StreamInstance
@@ -20,7 +19,7 @@ class FunctionBackend:
     model file.
     """
 
-    def __init__(self, target: Callable[..., Any], signature: FunctionSignature) -> None:
+    def __init__(self, target: Callable[..., object], signature: FunctionSignature) -> None:
         self._target = target
         self._signature = signature
         self.traits = Traits(

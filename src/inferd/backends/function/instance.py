@@ -23,7 +23,7 @@ class FunctionCall:
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         signature: FunctionSignature,
         model: str,
         version: int,

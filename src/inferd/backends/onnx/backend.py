@@ -48,6 +48,7 @@ class OnnxBackend(CompletingBackend):
         self._loaded: Shared[Loaded] = Shared()
         # Keeps what `complete` loaded for `open`; few, so that an abandoned load holds little.
         self._completed: deque[Loaded] = deque(maxlen=4)
+        # Models are loaded in several threads, and looking a load up and removing it are two steps.
         self._lock = threading.Lock()
 
     @override

@@ -35,6 +35,7 @@ class TimedInstance:
         self._options = instance.run_options
         self._limit_s = limit_s
         self._model = model
+        # Between the timer of one execution and the start of the next: it must not stop that one.
         self._lock = threading.Lock()
         self._running = 0  # counts executions, so that a late timer stops none but its own
 

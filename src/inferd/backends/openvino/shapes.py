@@ -51,6 +51,7 @@ class Shapes:
     def __init__(self, model: Any) -> None:
         operations = {operation.get_type_name() for operation in model.get_ops()}
         is_dynamic = any(port.get_partial_shape().is_dynamic for port in model.inputs)
+        # The copy is reshaped in place, and requests of other threads would meet half a shape.
         self._lock = threading.Lock()
         self._known: set[tuple[Dims, ...]] = set()
         # A clone, because reshaping changes the model, and the original is being compiled.

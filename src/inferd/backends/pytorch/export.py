@@ -166,7 +166,7 @@ def _writes_what_it_was_given(program: Any) -> bool:
     signature = program.graph_signature
     if signature.buffers_to_mutate or signature.user_inputs_to_mutate:
         return True
-    given: set[Any] = set()  # and views of them
+    given: set[object] = set()  # and views of them
     # In the order of execution, so a view is found before what writes to it.
     for node in program.graph.nodes:
         schema = getattr(node.target, "_schema", None)

@@ -81,6 +81,8 @@ class WorkerProcess:
         self._started = threading.Event()
         self._failed: OSError | None = None
         self._popen: subprocess.Popen[bytes] | None = None
+        # The process ends in its own thread, and is killed from any: never by a number that was
+        # freed, and its end is told once.
         self._lock = threading.Lock()
         self.reason = ""
         self.ended: Callable[[str], None] = _ignore

@@ -3,7 +3,7 @@
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from inferd.client.aio.io import sleep
 from inferd.client.aio.pool import AsyncConnectionPool
@@ -74,7 +74,7 @@ class AsyncClient:
         return str(self._settings.target)
 
     async def infer(
-        self, model: str, inputs: Mapping[str, Any], **options: Unpack[InferOptions]
+        self, model: str, inputs: Mapping[str, object], **options: Unpack[InferOptions]
     ) -> InferResult:
         """Run `model` on `inputs`, and return its outputs by name.
 
@@ -89,7 +89,7 @@ class AsyncClient:
         return InferResult(await self._run(call, options.get("timeout_s"), options.get("headers")))
 
     async def stream(
-        self, model: str, inputs: Mapping[str, Any], **options: Unpack[InferOptions]
+        self, model: str, inputs: Mapping[str, object], **options: Unpack[InferOptions]
     ) -> AsyncGenerator[InferResult, None]:
         """Run `model` on `inputs`, and yield its answers as they come: any number of them.
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from inferd.client.aio.http2 import AsyncGrpcConnection
 from inferd.client.aio.pool import AsyncConnectionPool
@@ -38,7 +38,7 @@ class AsyncRequestStream:
         protocol: Protocol,
         # Functions of the client instead of the client: it knows the stream, so no module knows
         # another both ways.
-        make: Callable[[str, Mapping[str, Any], InferOptions], Awaitable[InferRequest]],
+        make: Callable[[str, Mapping[str, object], InferOptions], Awaitable[InferRequest]],
         read: Callable[[Callable[[memoryview], InferResponse], memoryview], InferResponse],
         fields: str,
         timeout_s: float,
@@ -71,7 +71,7 @@ class AsyncRequestStream:
             self._pool.give_back(connection, is_usable=connection.is_done)
 
     async def send(
-        self, model: str, inputs: Mapping[str, Any], **options: Unpack[InferOptions]
+        self, model: str, inputs: Mapping[str, object], **options: Unpack[InferOptions]
     ) -> None:
         """Send a request, as `infer` has it. Waits if the server does not read."""
         request = await self._make(model, inputs, options)

@@ -4,7 +4,7 @@
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from inferd.client.call import ClientCall, ServerAnswer
 from inferd.client.errors import BadAnswer, ClientError, Denied, ServerError
@@ -75,7 +75,7 @@ class Client:
         return str(self._settings.target)
 
     def infer(
-        self, model: str, inputs: Mapping[str, Any], **options: Unpack[InferOptions]
+        self, model: str, inputs: Mapping[str, object], **options: Unpack[InferOptions]
     ) -> InferResult:
         """Run `model` on `inputs`, and return its outputs by name.
 
@@ -90,7 +90,7 @@ class Client:
         return InferResult(self._run(call, options.get("timeout_s"), options.get("headers")))
 
     def stream(
-        self, model: str, inputs: Mapping[str, Any], **options: Unpack[InferOptions]
+        self, model: str, inputs: Mapping[str, object], **options: Unpack[InferOptions]
     ) -> Generator[InferResult, None, None]:
         """Run `model` on `inputs`, and yield its answers as they come: any number of them.
 

@@ -197,6 +197,8 @@ class CallSlots:
 
     def __init__(self, count: int) -> None:
         self._free = count
+        # Held for a few steps only; whoever waits for a slot waits for a lock of its own, so that
+        # slots go to threads in the order in which they came.
         self._lock = threading.Lock()
         self._waiting: deque[threading.Lock] = deque()
 

@@ -3,7 +3,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from inferd.client.errors import ClientError
 from inferd.client.failures import client_errors
@@ -39,7 +39,7 @@ class RequestStream:
         protocol: Protocol,
         # Functions of the client instead of the client: it knows the stream, so no module knows
         # another both ways.
-        make: Callable[[str, Mapping[str, Any], InferOptions], InferRequest],
+        make: Callable[[str, Mapping[str, object], InferOptions], InferRequest],
         read: Callable[[Callable[[memoryview], InferResponse], memoryview], InferResponse],
         fields: str,
         timeout_s: float,
@@ -71,7 +71,9 @@ class RequestStream:
             # cheaply.
             self._pool.give_back(connection, is_usable=connection.is_done)
 
-    def send(self, model: str, inputs: Mapping[str, Any], **options: Unpack[InferOptions]) -> None:
+    def send(
+        self, model: str, inputs: Mapping[str, object], **options: Unpack[InferOptions]
+    ) -> None:
         """Send a request, as `infer` has it. Waits if the server does not read."""
         request = self._make(model, inputs, options)
         # Otherwise nobody can tell when a decoupled model has no more answers

@@ -128,6 +128,7 @@ class ModelChanges:
             return
         try:
             # A step that has gone from the repository goes on for as long as something calls it.
+            # Read when its turn has come: by then it may have changed once more.
             read = lambda: self._sources.find(step) or served  # noqa: E731
             complaints = await self.change(step, read, agreement, chain=chain, looked=looked)
         except InferdError as error:

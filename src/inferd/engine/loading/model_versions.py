@@ -68,6 +68,7 @@ class ModelVersions:
         on_idle: Callable[[], None],
     ) -> None:
         self.name = name
+        # Changes of one model, each of which waits for frameworks, take turns in their order.
         self.lock = asyncio.Lock()
         self.waiting_count = 0
         self._catalog = catalog

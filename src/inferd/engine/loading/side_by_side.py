@@ -18,6 +18,7 @@ def open_side_by_side(
     found: dict[int, Instance] = {}
     failures: dict[int, BaseException] = {}
     numbers = iter(range(len(openers)))
+    # An iterator is not for several threads, and a failure must be seen before the next is begun.
     taking = threading.Lock()
 
     def work() -> None:

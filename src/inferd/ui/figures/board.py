@@ -344,7 +344,7 @@ def _has_ended(process: _Process) -> bool:
     return False
 
 
-def _shown_process(part: ProcessPart) -> Mapping[str, Any]:
+def _shown_process(part: ProcessPart) -> Mapping[str, object]:
     return {
         "pid": part.pid,
         "started": part.started,

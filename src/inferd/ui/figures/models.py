@@ -87,6 +87,7 @@ class ModelFigures:
         self._touched: set[Key] = set()
         self._rows: dict[Key, _MadeRow] = {}
         self._gone: dict[Key, int] = {}
+        # A refresh lets others have turns in its midst; two at once would miss what changed then.
         self._lock = asyncio.Lock()
 
     def notice(self, served: Served) -> None:

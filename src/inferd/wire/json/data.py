@@ -214,10 +214,10 @@ def flatten(values: list[Any]) -> list[Any]:
     return _flattened(values, list)
 
 
-def _flattened(values: Iterable[Any], kind: type[Iterable[Any]]) -> list[Any]:
+def _flattened(values: Iterable[object], kind: type[Iterable[object]]) -> list[Any]:
     """Return the elements of `values` in order, with nested values of this `kind` expanded."""
     flat: list[Any] = []
-    stack: list[Iterator[Any]] = [iter(values)]
+    stack: list[Iterator[object]] = [iter(values)]
     while stack:
         for value in stack[-1]:
             if type(value) is kind:

@@ -98,7 +98,7 @@ class _Reader:
         self._token = ""
         self._next()
 
-    def message(self, fields: Mapping[str, Any], closing: str) -> Values:
+    def message(self, fields: Mapping[str, object], closing: str) -> Values:
         """Read `fields` until `closing` ("" for the end), and over it. Raises InvalidRequest."""
         values: Values = {}
         while not self._took(closing):

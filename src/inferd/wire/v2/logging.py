@@ -1,7 +1,7 @@
 """V2's logging extension over REST and gRPC: decodes and encodes log settings."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
@@ -73,7 +73,7 @@ def encode_log_message(settings: LogSettings) -> bytes:
     return encode("inference.LogSettingsResponse", settings=changes)
 
 
-def _change(values: Mapping[str, Any]) -> LogChange:
+def _change(values: Mapping[str, object]) -> LogChange:
     changed: JsonObject = {}
     for name, setting in _SETTINGS.items():
         value = values.get(name)

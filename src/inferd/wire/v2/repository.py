@@ -176,7 +176,7 @@ def encode_unloaded(model: str) -> bytes:
 
 def _load(
     model: str,
-    parameters: Mapping[str, Any],
+    parameters: Mapping[str, object],
     read_config: Callable[[str, Any], str],
     read_file: Callable[[str, Any], bytes | memoryview],
 ) -> LoadRequest:

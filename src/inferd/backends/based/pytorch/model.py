@@ -47,7 +47,7 @@ class TritonPythonModel:
             module.load_state_dict(torch.load(state, map_location="cpu", weights_only=True))
         self._module = module.to(self._device).eval()
 
-    def execute(self, requests: Sequence[Any]) -> list[Any]:
+    def execute(self, requests: Sequence[object]) -> list[Any]:
         """Run each request by itself; one that fails gets its own error."""
         # Once for all requests: entering it costs as much as a small model.
         with self._inference():

@@ -57,7 +57,7 @@ def root_of(estimator: Any) -> str:
     return type(estimator).__module__.partition(".")[0]
 
 
-def thresholds_of(estimator: Any, parts: Sequence[Any]) -> Known:
+def thresholds_of(estimator: Any, parts: Sequence[object]) -> Known:
     """Return the thresholds of the trees in `estimator`, which consists of `parts`, by column."""
     root = root_of(estimator)
     if root in _ENSEMBLES:

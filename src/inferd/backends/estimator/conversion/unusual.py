@@ -71,7 +71,7 @@ def unseen_in(columns: Columns, compare: Compare) -> Sequence[ColumnNumber]:
 
 
 def _others(
-    columns: Columns, unusual: Mapping[ColumnNumber, Sequence[Any]], compare: Compare
+    columns: Columns, unusual: Mapping[ColumnNumber, Sequence[object]], compare: Compare
 ) -> list[ColumnNumber]:
     """Return the places in which `unusual` values are answered otherwise, all if there are many."""
     # All columns at once first: usually nothing is wrong, and one run says so.
@@ -84,7 +84,7 @@ def _others(
     return [place for place, outcome in tried.items() if outcome == "other"]
 
 
-def _unseen(array: Array, number: int) -> Sequence[Any]:
+def _unseen(array: Array, number: int) -> Sequence[object]:
     """Return values that a column does not have, numbers near to those that it has."""
     values = np.unique(array.reshape(len(array), -1)[:, number])
     if array.dtype == object:
@@ -108,7 +108,7 @@ def _places(columns: Columns) -> list[ColumnNumber]:
     ]
 
 
-def _tried(columns: Columns, unusual: Mapping[ColumnNumber, Sequence[Any]]) -> Columns:
+def _tried(columns: Columns, unusual: Mapping[ColumnNumber, Sequence[object]]) -> Columns:
     """Return rows of `columns` with one of the `unusual` values in one place each, in turn."""
     pairs = [(place, value) for place, values in unusual.items() for value in values]
     row_count = len(next(iter(columns.values())))

@@ -79,7 +79,7 @@ def as_rows(value: object) -> RowTensor:
 class AtenCall:
     """An operator's `name`, without its overload, and its arguments by name."""
 
-    def __init__(self, flow: RowFlow, name: str, arguments: Mapping[str, Any]) -> None:
+    def __init__(self, flow: RowFlow, name: str, arguments: Mapping[str, object]) -> None:
         self.flow = flow
         self.name = name
         self.arguments = arguments
@@ -168,7 +168,7 @@ class AtenCall:
         return lengths(value if isinstance(value, list | tuple) else [value])
 
 
-def lengths(values: Sequence[Any]) -> RowTensor:
+def lengths(values: Sequence[object]) -> RowTensor:
     """Return numbers, some of which may be computed, as a tensor. Raises Unclear."""
     numbers: list[Size | float | None] = []
     counts = False

@@ -58,9 +58,9 @@ def _followed(export: Export, flow: RowFlow) -> Followed:
     return ports, {f"output {n}": one.value for n, one in enumerate(found)}
 
 
-def _needed(graph: Any) -> set[Any]:
+def _needed(graph: Any) -> set[object]:
     """Return the nodes that the outputs depend on, and those that write to what they are given."""
-    found: set[Any] = set()
+    found: set[object] = set()
     # Backwards, so that whoever uses a node has been looked at before it.
     for node in reversed(graph.nodes):
         schema = getattr(node.target, "_schema", None)

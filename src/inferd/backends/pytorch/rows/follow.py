@@ -74,7 +74,7 @@ class TorchFlow:
     def __init__(self, flow: RowFlow) -> None:
         self.flow = flow
 
-    def call(self, schema: Any, values: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    def call(self, schema: Any, values: Sequence[object], named: Mapping[str, object]) -> Any:
         """Return what an ATen operator makes of `values` and of `named` arguments.
 
         Raises Mixed, and Unclear if what it writes to cannot be followed.
@@ -113,7 +113,7 @@ class TorchFlow:
         return written[0] if written and len(schema.returns) == 1 else made
 
     def _made(
-        self, name: str, rule: dims.Rule | None, arguments: Mapping[str, Any], schema: Any
+        self, name: str, rule: dims.Rule | None, arguments: Mapping[str, object], schema: Any
     ) -> Any:
         taken = list(handles_in(dict(arguments)))
         lost = next((one.value for one in taken if isinstance(one.value, LostTensor)), None)
@@ -140,7 +140,7 @@ class TorchFlow:
         )
         return _wrapped(made, schema, is_integer=is_integer)
 
-    def scalar(self, name: str, values: Sequence[Any]) -> Any:
+    def scalar(self, name: str, values: Sequence[object]) -> Any:
         """Return what an operator on numbers, some of which are computed, makes of `values`."""
         if name in ("__is__", "__isnot__") and None in values:
             return (values[0] is values[1]) == (name == "__is__")
@@ -196,7 +196,7 @@ def has_statistics(schema: Any) -> bool:
     return any(one.name in _STATISTICS for one in schema.arguments)
 
 
-def _check_statistics(name: str, arguments: Mapping[str, Any]) -> None:
+def _check_statistics(name: str, arguments: Mapping[str, object]) -> None:
     """Raise Unclear for an operator that changes running means."""
     trains = [arguments[one] for one in _TRAINS if one in arguments]
     means = [arguments.get(one) for one in _STATISTICS]
@@ -232,7 +232,7 @@ def _as_written(
     return new
 
 
-def _check_places(name: str, arguments: Mapping[str, Any], values: Sequence[RowTensor]) -> None:
+def _check_places(name: str, arguments: Mapping[str, object], values: Sequence[RowTensor]) -> None:
     """Raise Unclear for an operator that may do other than find rows by their places."""
     if any(value.is_place for value in values):
         dtype = str(arguments.get("dtype"))
@@ -286,7 +286,7 @@ _END = 1 << 63
 _ROUNDING = ("floordiv", "remainder", "mod")
 """Operators that round floats in another way than Python."""
 
-_ON_NUMBERS: dict[str, Callable[..., Any]] = {
+_ON_NUMBERS: dict[str, Callable[..., object]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "neg": operator.neg,
     "floordiv": operator.floordiv, "div": operator.truediv, "truediv": operator.truediv,
     "remainder": operator.mod, "mod": operator.mod, "eq": operator.eq, "ne": operator.ne,

@@ -171,6 +171,7 @@ class WorkerCalls:
         if wish.is_decoupled:
             # A decoupled model may go on after an error, and the caller gets each as a response.
             request.takes_errors = True
+            # A caller that does not read must not have all answers pile up here.
             room = asyncio.Semaphore(AHEAD)
             self.begin(number, answer_stream(self._replies, number, models, request, room), room)
         else:
