@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from pythons import Python, find_pythons, look_at
@@ -53,20 +54,22 @@ def environment(python: Python, folder: Path, dist: Path, package: str) -> Path:
 
 
 def check(python: Python, dist: Path, *, is_described: bool) -> str:
-    """Install, serve, infer; return what `inferd --version` said. May describe the environment."""
+    """Install, serve, infer; return the version and how long it took. May describe the whole."""
     with tempfile.TemporaryDirectory() as folder:
+        began_s = time.monotonic()
         server = environment(python, Path(folder) / "server", dist, "inferd")
-        client = environment(python, Path(folder) / "client", dist, "inferd-client")
         said = run(server / "inferd", "--version").strip()
         is_compiled = any(dist.glob(f"inferd-*-{python.tag}-{python.tag}-*.whl"))
         if ("(compiled" in said) is not is_compiled:
             sys.exit(f"{said}, and {dist} has {'a' if is_compiled else 'no'} wheel for it")
         run(server / "python", "-I", EXAMPLE, "digits")
+        took_s = time.monotonic() - began_s
+        client = environment(python, Path(folder) / "client", dist, "inferd-client")
         ask_alone(server, client)
         if is_described:
             describe = [ROOT / "tools" / "describe_wheels.py", "--environment", server / "python"]
             print(run(sys.executable, *describe, "--dist", dist), end="")
-        return said
+        return f"{said}: from nothing to an answer in {took_s:.1f} s"
 
 
 def ask_alone(server: Path, client: Path) -> None:
