@@ -182,7 +182,7 @@ def test_the_skip_link_and_a_change_of_view_move_the_focus(site, visit):
 def test_on_a_narrow_screen_the_tab_of_the_view_is_in_sight(site, visit):
     page = visit(site.url, width=320).go("settings").title("Settings")
     box = "document.querySelector('.tabs [aria-current]').getBoundingClientRect()"
-    left, right = page.evaluate(f"(({{ left, right }}) => [left, right])({box})")
+    left, right = page.page.evaluate(f"(({{ left, right }}) => [left, right])({box})")
     assert left >= 0
     assert right < 321  # scrolled by whole pixels
 
