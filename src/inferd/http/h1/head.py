@@ -1,7 +1,6 @@
 """The request heads of one HTTP/1.1 connection: parsed, or recognized from earlier requests."""
 
 import re
-from copy import copy
 from string import ascii_letters, digits
 
 from inferd.http.head_template import NO_VARIATIONS, HeadTemplate, Variations, head_template
@@ -86,11 +85,17 @@ class HeadReader:
     def _remember(self, head: bytes) -> None:
         if len(self._texts) >= MOST_TEXTS:
             self._texts.clear()
+        found = self.request
         # Its own, as the template fills its request anew.
-        request = copy(self.request)
-        request.headers = request.headers.copy()
-        self.request = request
-        self._texts[head] = request, self.length
+        self.request = HttpRequest(
+            found.method,
+            found.target,
+            found.headers.copy(),
+            found.is_kept_alive,
+            found.is_http_10,
+            forwarded=found.forwarded,
+        )
+        self._texts[head] = self.request, self.length
 
     def _learned(self, head: bytes) -> HeadTemplate:
         """Return the template of `head`, which is like none before."""
