@@ -215,14 +215,12 @@ async def test_a_last_look_that_fails_holds_no_drain_up(showing, get, looks):
         assert await piece(client) == b""
 
 
-async def test_the_clock_of_looks_is_that_of_the_wall(monkeypatch):
+async def test_the_clock_of_looks_is_that_of_the_wall():
     waits = []
 
     async def sleep(wait_s):
         waits.append(wait_s)
 
-    monkeypatch.setattr(streams.asyncio, "sleep", sleep)
     for now, wait_s in ((10.0, 0.05), (10.05, 1.0), (10.06, 0.99), (10.55, 0.5), (9.999, 0.051)):
-        monkeypatch.setattr(streams.time, "time", lambda now=now: now)
-        await streams.until_next_second()
+        await streams.until_next_second(lambda now=now: now, sleep)
         assert waits.pop() == pytest.approx(wait_s)

@@ -29,9 +29,12 @@ _COMMENT = b": \n\n"
 log = logging.getLogger("inferd.ui")
 
 
-async def until_next_second() -> None:
+async def until_next_second(
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
     """Wait until a little after the next full second of the wall clock."""
-    await asyncio.sleep(1.0 - (time.time() - _AFTER_S) % 1.0)
+    await sleep(1.0 - (clock() - _AFTER_S) % 1.0)
 
 
 class Hub:

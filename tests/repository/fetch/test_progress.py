@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -32,7 +33,8 @@ def test_sizes_have_units(size, text):
 def test_without_a_terminal_lines_are_logged_now_and_then(caplog, monkeypatch):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     now_s = [0.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now_s[0])
+    # Not time.monotonic itself: event loops in other threads go by it.
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     caplog.set_level(logging.INFO, "inferd.repository")
     with progress() as shown:
         assert isinstance(shown, LoggedProgress)

@@ -23,7 +23,7 @@ OVERVIEW, MODELS, LOG, REQUESTS = map(Subject, ("overview", "models", "log", "re
 class OneProcess:
     """A process: its engine, what samples it, and what it tells readers."""
 
-    def __init__(self, clock, count=1, gpus=None):
+    def __init__(self, clock, count=1, gpus=None, **how):
         self.processes = Processes(0, count)
         self.engine = Engine(
             load_options=LoadOptions(allow_empty=True, model_control_mode="explicit")
@@ -31,7 +31,7 @@ class OneProcess:
         self.engine.readiness.finish_loading()
         self.connections = 0
         meters = Meters(lambda: self.connections, gpus)
-        self.sampler = Sampler(self.engine, meters, has_others=count > 1, clock=clock)
+        self.sampler = Sampler(self.engine, meters, has_others=count > 1, clock=clock, **how)
         self.board = FigureBoard(self.engine, self.sampler, "id-1", self.processes, clock)
         self.figures = Figures(self.board)
         self.engine.whole.catalog.on_add.append(self.sampler.models.notice)

@@ -5,7 +5,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import msgspec
@@ -31,7 +31,7 @@ class Meters(NamedTuple):
 
 
 class Sampler:
-    """Samples one `engine`; `clock` is in seconds since 1970.
+    """Samples one `engine`; `clock` is in seconds since 1970, and `sleep` waits for the next one.
 
     `history` is of this process alone; it can be added to that of others if there are any.
     """
@@ -43,6 +43,7 @@ class Sampler:
         *,
         has_others: bool = False,
         clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.history = DayHistory(has_durations=has_others)
         self.lines = LogLines()
@@ -56,6 +57,7 @@ class Sampler:
         self._engine = engine
         self._meters = meters
         self._clock = clock
+        self._sleep = sleep
         self._refused = 0
         self._has_gpus = meters.gpus is not None
         self._has_failed = False
@@ -79,7 +81,7 @@ class Sampler:
     async def _run(self) -> None:
         while True:
             second = int(self._clock()) + 1
-            await asyncio.sleep(second - self._clock())
+            await self._sleep(second - self._clock())
             try:
                 # A loop that was busy for a while has skipped seconds.
                 await self.sample(max(second, int(self._clock())))
