@@ -13,8 +13,7 @@ from inferd.backends.pytorch.rows.call import OF_ELEMENTS, AtenCall, Handle
 from inferd.backends.pytorch.rows.follow import RULES, TorchFlow
 from inferd.formats.onnx_graph import OnnxFile, OnnxGraph
 from inferd.rows.flow import RowFlow
-from inferd.rows.size import B, Size
-from inferd.rows.value import LostTensor, Mixed, RowTensor, Unclear
+from inferd.rows.value import B, LostTensor, Mixed, RowTensor, Size, Unclear
 from inferd.rows.verdict import RULES as ONNX_RULES
 
 RANKS = range(1, 6)

@@ -1,270 +1,181 @@
 """Rules of operators of classical machine learning, of texts, of quantisation and of chance."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
-from inferd.formats.onnx_graph import RowNode
 from inferd.rows.elementwise import broadcast
-from inferd.rows.flow import RowFlow, RowTensors, Rule
-from inferd.rows.maths import product
+from inferd.rows.flow import MICROSOFT, ML, RowCall, Rule, Rules, named
+from inferd.rows.maths import product, softmax, working_along
 from inferd.rows.nets import recurrent
 from inferd.rows.pieces import concat
-from inferd.rows.size import ONE
-from inferd.rows.value import (
-    Mixed,
-    RowTensor,
-    Unclear,
-    along,
-    at,
-    mixes,
-    needed,
-    plain,
-    scaled,
-    side_by_side,
-)
-
-ML, MICROSOFT = "ai.onnx.ml", "com.microsoft"
+from inferd.rows.value import ONE, RowTensor, give_up, side_by_side
 
 
-def _always(what: str) -> Rule:
+def _always(what: str, *, has_batch_dim: bool = True) -> Rule:
     """Return the rule of an operator that mixes whatever rows it gets."""
 
-    def rule(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowTensor]:
-        del flow
-        if all(value is None or value.is_plain for value in values):
-            return [RowTensor(None)] * len(node.outputs)
-        raise mixes(node, what)
+    def rule(call: RowCall) -> Sequence[RowTensor]:
+        if call.is_plain:
+            return [RowTensor(None)] * len(call.node.outputs)
+        call.mixes(what, has_batch_dim=has_batch_dim)
 
     return rule
 
 
-def _random(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    del flow, values
-    raise mixes(node, "draws random numbers for all rows together")
+def _random(call: RowCall) -> RowTensor:
+    call.mixes("draws random numbers for all rows together")
 
 
 _SCALES = "is dynamic quantisation: its scale is taken from all rows together"
 
 
-def _quantize(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowTensor]:
-    value = needed(values, 0)
-    if not flow.takes_scales and not value.is_plain:
-        raise scaled(node, _SCALES)
+def _quantize(call: RowCall) -> Sequence[RowTensor]:
+    value = call.needed(0)
+    if not call.flow.takes_scales and not value.is_plain:
+        call.mixes(_SCALES, is_scale=True)
     # The scale and its zero point are scalars (ONNX, DynamicQuantizeLinear).
-    return [value.same(), RowTensor(()), RowTensor(())][: len(node.outputs)]
+    return [value.same(), RowTensor(()), RowTensor(())][: len(call.node.outputs)]
 
 
-def _quantized_product(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
+def _quantized_product(call: RowCall) -> RowTensor:
     """DynamicQuantizeMatMul: A, B, and the scale, zero point and bias of B."""
-    one, other = needed(values, 0), needed(values, 1)
-    if not flow.takes_scales and not (one.is_plain and other.is_plain):
-        raise scaled(node, _SCALES)
-    plain(node, values[2:], "scales")
-    return product(flow, node, one, other)
+    one, other = call.needed(0), call.needed(1)
+    if not call.flow.takes_scales and not (one.is_plain and other.is_plain):
+        call.mixes(_SCALES, is_scale=True)
+    call.plain(call.values[2:], "scales")
+    return product(call, one, other)
 
 
-def _quantized_recurrence(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowTensor]:
+def _quantized_recurrence(call: RowCall) -> Sequence[RowTensor]:
     """DynamicQuantizeLSTM: an LSTM with scales and zero points of its weights behind."""
-    if not flow.takes_scales and not all(one is None or one.is_plain for one in values):
-        raise scaled(node, _SCALES)
+    if not call.flow.takes_scales and not call.is_plain:
+        call.mixes(_SCALES, is_scale=True)
     # ONNX's LSTM has eight inputs; the four behind them are the weights'
     # scales and zero points (com.microsoft).
-    plain(node, values[8:], "scales")
-    return recurrent(flow, node, values[:8])
+    call.plain(call.values[8:], "scales")
+    return recurrent(call.having(call.values[:8]))
 
 
-def _per_row(usual: int = 2) -> Callable[[RowFlow, RowNode, RowTensors], Sequence[RowTensor]]:
-    """Return the rule of a model of rows [n, features]: a label, [n], or scores, [n, any]."""
-
-    def rule(flow: RowFlow, node: RowNode, values: RowTensors) -> Sequence[RowTensor]:
-        value = needed(values, 0)
-        # With one dim, ONNX Runtime takes the tensor for a single row of features.
-        if value.rank != 2:
-            msg = f"its input has {value.rank} dims"
-            raise Unclear(msg)
-        # With the batch along the features, one row's number would be a feature of another's.
-        along(node, value, [1])
-        scores = value.shaped((value.dims[0], flow.letter()), value.axis)
-        # Regressors have scores alone.
-        if usual == 1:
-            return [scores]
-        return [value.shaped(value.dims[:1], value.axis), scores][: len(node.outputs)]
-
-    return rule
+def _regressor(call: RowCall) -> RowTensor:
+    """A model of rows [n, features], which gives scores, [n, any]."""
+    value = call.needed(0)
+    # With one dim, ONNX Runtime takes the tensor for a single row of features.
+    if value.rank != 2:
+        give_up(f"its input has {value.rank} dims")
+    # With the batch along the features, one row's number would be a feature of another's.
+    call.along(value, [1])
+    return value.resized(1, call.flow.letter())
 
 
-def _same(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    del flow
-    value = needed(values, 0)
-    plain(node, values[1:], "parameters")
-    return value.same()
+def _classifier(call: RowCall) -> Sequence[RowTensor]:
+    """A model that gives labels, [n], and scores."""
+    scores = _regressor(call)
+    return [scores.narrowed([1]), scores][: len(call.node.outputs)]
 
 
-def _normalizer(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    del flow
-    value = needed(values, 0)
-    along(node, value, [value.rank - 1])
-    return value.same()
-
-
-def _per_column(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    """Scaler, Imputer: a parameter for each column, the last dim."""
-    return _normalizer(flow, node, values)
-
-
-def _extracted(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    value, chosen = needed(values, 0), needed(values, 1)
-    along(node, value, [value.rank - 1])
+def _extracted(call: RowCall) -> RowTensor:
+    value, chosen = call.needed(0), call.needed(1)
+    call.along(value, [value.rank - 1])
     if chosen.axis is not None:
         if value.axis is not None:
-            raise flow.crossing(node, value, chosen)
-        msg = "it looks up columns that the rows say"
-        raise Unclear(msg)
+            call.crosses(value, chosen)
+        give_up("it looks up columns that the rows say")
     count = chosen.dims[-1] if chosen.rank else ONE
     # ArrayFeatureExtractor makes [1, n] of a vector (ai.onnx.ml).
     if value.rank == 1:
         return value.shaped((ONE, count))
-    return value.shaped((*value.dims[:-1], count), value.axis)
+    return value.resized(value.rank - 1, count)
 
 
-def _feature_vector(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    taken = [value for value in values if value is not None]
-    for value in taken:
+def _feature_vector(call: RowCall) -> RowTensor:
+    for value in call.taken:
         # FeatureVectorizer flattens everything but dim 0, so rows elsewhere would be torn apart.
         if value.rank != 2 or value.axis != 0:
-            msg = "not all of its inputs are rows"
-            raise Unclear(msg)
-    first = side_by_side(taken)
-    whole = first.shaped((first.dims[0], flow.letter()), 0)
-    return replace(whole, sources=flow.join(*taken))
+            give_up("not all of its inputs are rows")
+    first = side_by_side(call.taken)
+    return call.joined(first.resized(1, call.flow.letter()), *call.taken)
 
 
-def _one_hot(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    value = needed(values, 0)
-    del node
-    return value.shaped((*value.dims, flow.letter()), value.axis)
+def _one_hot(call: RowCall) -> RowTensor:
+    value = call.needed(0)
+    return value.widened(value.rank, call.flow.letter())
 
 
-def _tf_idf(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    value = needed(values, 0)
-    along(node, value, [value.rank - 1])
-    return value.shaped((*value.dims[:-1], flow.letter()), value.axis)
+def _tf_idf(call: RowCall) -> RowTensor:
+    value = call.needed(0)
+    call.along(value, [value.rank - 1])
+    return value.resized(value.rank - 1, call.flow.letter())
 
 
-def _string_normalizer(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    del flow
-    value = needed(values, 0)
+def _string_normalizer(call: RowCall) -> RowTensor:
+    value = call.needed(0)
     # Without stop words each text becomes one text, which keeps its place.
-    if node.attributes.get("stopwords"):
-        raise mixes(node, "leaves out elements, so that those of other rows move up")
+    if call.attribute("stopwords"):
+        call.mixes("leaves out elements, so that those of other rows move up")
     return value.same()
 
 
-def _biased(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    return broadcast(flow, node, *(value for value in values if value is not None))
+def _quantized_binary(call: RowCall) -> RowTensor:
+    call.plain((*call.values[1:3], *call.values[4:]), "scales")
+    return broadcast(call, call.needed(0), call.needed(3))
 
 
-def _quantized_binary(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    plain(node, (*values[1:3], *values[4:]), "scales")
-    return broadcast(flow, node, needed(values, 0), needed(values, 3))
+def _quantized_softmax(call: RowCall) -> RowTensor:
+    call.plain(call.values[1:], "scales")
+    # Which Softmax it replaces is an attribute.
+    return softmax(call, call.attribute("opset", 0), -1)
 
 
-def _quantized_softmax(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    del flow
-    value = needed(values, 0)
-    plain(node, values[1:], "scales")
-    start = at(node.attributes.get("axis", -1), value.rank)
-    # Which Softmax it replaces is an attribute: before opset 13 that
-    # flattened all dims from axis on.
-    old = node.attributes.get("opset", 0) < 13
-    along(node, value, range(start, value.rank) if old else [start])
-    return value.same()
-
-
-def _quantized_concat(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    plain(node, (*values[:2], *values[3::3], *values[4::3]), "scales")
+def _quantized_concat(call: RowCall) -> RowTensor:
+    call.plain((*call.values[:2], *call.values[3::3], *call.values[4::3]), "scales")
     # Y's scale and zero point come first, then tensor, scale and zero point of each input.
-    return concat(flow, node, values[2::3])
+    return concat(call.having(call.values[2::3]))
 
 
-def _regions(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    """RoiAlign: each box takes from the image that it names."""
-    del flow
-    if all(value is None or value.is_plain for value in values):
-        return RowTensor(None)
-    what = "takes boxes out of images by number: the first dims of its inputs are not one batch"
-    reason = f"{node} {what}"
-    raise Mixed(reason, has_batch_dim=False)
-
-
-def _grid_sample(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    value, grid = needed(values, 0), needed(values, 1)
+def _grid_sample(call: RowCall) -> RowTensor:
+    value, grid = call.needed(0), call.needed(1)
     if value.axis != 0 or grid.axis != 0 or (value.outer, value.inner) != (ONE, ONE):
-        msg = "not both of its inputs are rows"
-        raise Unclear(msg)
+        give_up("not both of its inputs are rows")
     if (grid.outer, grid.inner) != (ONE, ONE):
-        msg = "its inputs have their rows in different places"
-        raise Unclear(msg)
+        give_up("its inputs have their rows in different places")
     # The grid is [batch, heights, widths, 2]; its last dim has the coordinates (ONNX, GridSample).
     shape = (*value.dims[:2], *grid.dims[1:-1])
-    return replace(value.shaped(shape, 0), sources=flow.join(value, grid))
+    return call.joined(value.shaped(shape, 0), value, grid)
 
 
 # Maps are no tensors, and nothing splits a list of them.
-def _zip_map(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    del flow, node, values
-    msg = "it makes a list of maps"
-    raise Unclear(msg)
+def _zip_map(call: RowCall) -> RowTensor:
+    give_up("it makes a list of maps")
 
 
 _NUMBERS_ROWS = "finds elements in the whole batch: their number is not that of the rows"
 
-RULES: dict[tuple[str, str], Rule] = {
-    ("", "Bernoulli"): _random,
-    ("", "Compress"): _always(_NUMBERS_ROWS),
-    ("", "DynamicQuantizeLinear"): _quantize,
-    ("", "GridSample"): _grid_sample,
-    ("", "MaxRoiPool"): _regions,
-    ("", "Multinomial"): _random,
-    ("", "NonMaxSuppression"): _always(_NUMBERS_ROWS),
-    ("", "NonZero"): _always(_NUMBERS_ROWS),
-    ("", "RandomNormal"): _random,
-    ("", "RandomNormalLike"): _random,
-    ("", "RandomUniform"): _random,
-    ("", "RandomUniformLike"): _random,
-    ("", "RoiAlign"): _regions,
-    ("", "StringNormalizer"): _string_normalizer,
-    ("", "StringSplit"): _always("makes as many parts of each text as the longest of all has"),
-    ("", "TfIdfVectorizer"): _tf_idf,
-    ("", "Unique"): _always(_NUMBERS_ROWS),
-    (ML, "ArrayFeatureExtractor"): _extracted,
-    (ML, "Binarizer"): _same,
-    (ML, "CastMap"): _zip_map,
-    (ML, "CategoryMapper"): _same,
-    (ML, "FeatureVectorizer"): _feature_vector,
-    (ML, "Imputer"): _per_column,
-    (ML, "LabelEncoder"): _same,
-    (ML, "LinearClassifier"): _per_row(),
-    (ML, "LinearRegressor"): _per_row(1),
-    (ML, "Normalizer"): _normalizer,
-    (ML, "OneHotEncoder"): _one_hot,
-    (ML, "SVMClassifier"): _per_row(),
-    (ML, "SVMRegressor"): _per_row(1),
-    (ML, "Scaler"): _per_column,
-    (ML, "TreeEnsemble"): _per_row(1),
-    (ML, "TreeEnsembleClassifier"): _per_row(),
-    (ML, "TreeEnsembleRegressor"): _per_row(1),
-    (ML, "ZipMap"): _zip_map,
-    (MICROSOFT, "BiasGelu"): _biased,
-    (MICROSOFT, "DynamicQuantizeLSTM"): _quantized_recurrence,
-    (MICROSOFT, "DynamicQuantizeMatMul"): _quantized_product,
-    (MICROSOFT, "FastGelu"): _biased,
-    (MICROSOFT, "Gelu"): _same,
-    (MICROSOFT, "QLinearAdd"): _quantized_binary,
-    (MICROSOFT, "QLinearConcat"): _quantized_concat,
-    (MICROSOFT, "QLinearLeakyRelu"): _same,
-    (MICROSOFT, "QLinearMul"): _quantized_binary,
-    (MICROSOFT, "QLinearSigmoid"): _same,
-    (MICROSOFT, "QLinearSoftmax"): _quantized_softmax,
-    (MICROSOFT, "QuickGelu"): _same,
+_TAKES_REGIONS = (
+    "takes boxes out of images by number: the first dims of its inputs are not one batch"
+)
+
+RULES: Rules = {
+    **named(_random, "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike"),
+    **named(_random, "RandomUniform", "RandomUniformLike"),
+    **named(_always(_NUMBERS_ROWS), "Compress", "NonMaxSuppression", "NonZero", "Unique"),
+    **named(_quantize, "DynamicQuantizeLinear"),
+    **named(_grid_sample, "GridSample"),
+    **named(_always(_TAKES_REGIONS, has_batch_dim=False), "MaxRoiPool", "RoiAlign"),
+    **named(_string_normalizer, "StringNormalizer"),
+    **named(_always("makes as many parts of each text as the longest of all has"), "StringSplit"),
+    **named(_tf_idf, "TfIdfVectorizer"),
+    **named(_extracted, "ArrayFeatureExtractor", domain=ML),
+    **named(_zip_map, "CastMap", "ZipMap", domain=ML),
+    **named(_feature_vector, "FeatureVectorizer", domain=ML),
+    # Of Imputer and Scaler, there is a parameter for each column, the last dim.
+    **named(working_along("", -1), "Imputer", "Normalizer", "Scaler", domain=ML),
+    **named(_classifier, "LinearClassifier", "SVMClassifier", domain=ML),
+    **named(_classifier, "TreeEnsembleClassifier", domain=ML),
+    **named(_regressor, "LinearRegressor", "SVMRegressor", domain=ML),
+    **named(_regressor, "TreeEnsemble", "TreeEnsembleRegressor", domain=ML),
+    **named(_one_hot, "OneHotEncoder", domain=ML),
+    **named(_quantized_recurrence, "DynamicQuantizeLSTM", domain=MICROSOFT),
+    **named(_quantized_product, "DynamicQuantizeMatMul", domain=MICROSOFT),
+    **named(_quantized_binary, "QLinearAdd", "QLinearMul", domain=MICROSOFT),
+    **named(_quantized_concat, "QLinearConcat", domain=MICROSOFT),
+    **named(_quantized_softmax, "QLinearSoftmax", domain=MICROSOFT),
 }

@@ -1,38 +1,37 @@
-"""Rules of operators that change, repeat or rearrange dims."""
+"""Rules of operators that change, repeat, rearrange or resize dims."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from inferd.formats.onnx_graph import RowNode
-from inferd.rows.elementwise import broadcast, check_beside
-from inferd.rows.flow import RowFlow, RowTensors, Rule
-from inferd.rows.lengths import made_by
-from inferd.rows.size import BATCH, ONE, B, Size, Sizes, over, times
+from inferd.rows.elementwise import broadcast, check_beside, made_by, ranked_by
+from inferd.rows.flow import RowCall, RowFlow, Rules, named
 from inferd.rows.value import (
+    BATCH,
+    ONE,
+    B,
     RowTensor,
-    Unclear,
-    along,
+    Size,
+    Sizes,
     at,
-    given,
+    give_up,
     grid_of,
-    integers_of,
-    mixes,
-    needed,
+    over,
     shown,
     sizes_of,
+    times,
 )
 
 
-def laid(node: RowNode, value: RowTensor, shape: Sizes) -> RowTensor:
+def laid(call: RowCall, value: RowTensor, shape: Sizes) -> RowTensor:
     """Return `value` with its elements in the same order, in `shape`. Raises Mixed, Unclear."""
     if value.axis is None:
         return replace(value, shape=shape)
     grown = [n for n, size in enumerate(shape) if size.has_batch]
     if not grown:
-        raise mixes(node, f"makes {shown(shape)} of any number of rows")
+        call.mixes(f"makes {shown(shape)} of any number of rows")
     # A batch of 4 as [2, 2] has no dim along which its rows lie.
     if len(grown) > 1:
-        msg = f"{shown(shape)} has the batch in several dims"
-        raise Unclear(msg)
+        give_up(f"{shown(shape)} has the batch in several dims")
     axis = grown[0]
     inner = over(value.after, times(*shape[axis + 1 :]))
     outer = over(value.before, times(*shape[:axis]))
@@ -42,52 +41,43 @@ def laid(node: RowNode, value: RowTensor, shape: Sizes) -> RowTensor:
         what = f"makes {shown(shape)} of {shown(value.dims)}"
         # With an unknown length, it may divide all the same; with numbers alone it is sure not to.
         if any(set(size.letters) - {BATCH} for size in (*shape, *value.dims)):
-            msg = f"it is not known where rows begin where it {what}"
-            raise Unclear(msg)
-        raise mixes(node, f"{what}: rows would begin anywhere")
+            give_up(f"it is not known where rows begin where it {what}")
+        call.mixes(f"{what}: rows would begin anywhere")
     return replace(value, shape=shape, axis=axis, outer=outer, inner=inner, numbers=None)
 
 
-def _reshape(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    value = needed(values, 0)
-    target = given(values, 1)
-    wanted: list[Size] | None
+def _reshape(call: RowCall) -> RowTensor:
+    value = call.needed(0)
+    target = call.given(1)
+    wanted = sizes_of(target)
     # Reshape-1, before opset 5, had the shape as an attribute.
-    if "shape" in node.attributes:
-        wanted = [Size(one) for one in node.attributes["shape"]]
-    else:
-        wanted = sizes_of(target)
-        if target is not None and target.axis is not None:
-            raise mixes(node, "makes a tensor of dims that the rows say")
+    if "shape" in call.node.attributes:
+        wanted = [Size(one) for one in call.attribute("shape")]
+    elif target is not None and target.axis is not None:
+        call.mixes("makes a tensor of dims that the rows say")
     if wanted is None:
         if value.is_plain and target is not None and target.is_plain:
-            # The shape's own length tells the rank, though not the dims.
-            length = integers_of(RowTensor((), numbers=target.shape)) if target.shape else None
-            # NumPy has no more than 64 dims; a file may claim any number.
-            return RowTensor(flow.letters(length[0]) if length and 0 <= length[0] < 64 else None)
-        msg = "the dims it makes are not known"
-        raise Unclear(msg)
-    keeps_zero = bool(node.attributes.get("allowzero", 0))
-    shape = _resolved(flow, node, value, wanted, keeps_zero=keeps_zero)
+            return ranked_by(call, target)
+        give_up("the dims it makes are not known")
+    keeps_zero = bool(call.attribute("allowzero", 0))
+    shape = _resolved(call, value, wanted, keeps_zero=keeps_zero)
     if value.axis is None:
         if any(size.has_batch for size in shape) and value.is_plain:
-            msg = "it gives a tensor that is the same for all rows as many dims as there are rows"
-            raise Unclear(msg)
+            give_up(
+                "it gives a tensor that is the same for all rows as many dims as there are rows"
+            )
         return replace(value, shape=shape)
-    return laid(node, value, shape)
+    return laid(call, value, shape)
 
 
-def _resolved(
-    flow: RowFlow, node: RowNode, value: RowTensor, wanted: list[Size], *, keeps_zero: bool
-) -> Sizes:
+def _resolved(call: RowCall, value: RowTensor, wanted: list[Size], *, keeps_zero: bool) -> Sizes:
     """Return `wanted` with 0 and -1 replaced by the lengths that they mean."""
     found: list[Size | None] = []
     for n, size in enumerate(wanted):
         # Reshape: 0 copies the dim at its place, unless allowzero is set (ONNX, Reshape).
         if size == Size(0) and not keeps_zero:
             if n >= value.rank:
-                msg = f"0 copies dim {n}, which is not there"
-                raise Unclear(msg)
+                give_up(f"0 copies dim {n}, which is not there")
             found.append(value.dims[n])
         else:
             found.append(None if size == Size(-1) else size)
@@ -95,77 +85,52 @@ def _resolved(
     if not missing:
         return tuple(one for one in found if one is not None)
     if value.shape is None:
-        return tuple(flow.letter() if one is None else one for one in found)
+        return tuple(call.flow.letter() if one is None else one for one in found)
     # -1 is whatever is left, so that it is known where the rest is.
     rest = over(times(*value.shape), times(*(one for one in found if one is not None)))
     if len(missing) > 1 or rest is None:
         if value.axis is None:
-            return tuple(flow.letter() if one is None else one for one in found)
+            return tuple(call.flow.letter() if one is None else one for one in found)
         what = f"makes {shown(tuple(wanted))} of {shown(value.shape)}"
         if all(set(size.letters) <= {BATCH} for size in (*wanted, *value.shape)):
-            raise mixes(node, f"{what}: rows would begin anywhere")
-        msg = f"it is not known where rows begin where it {what}"
-        raise Unclear(msg)
+            call.mixes(f"{what}: rows would begin anywhere")
+        give_up(f"it is not known where rows begin where it {what}")
     return tuple(rest if one is None else one for one in found)
 
 
-def _flatten(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    del flow
-    value = needed(values, 0)
-    axis = node.attributes.get("axis", 1)
+def _flatten(call: RowCall) -> RowTensor:
+    value = call.needed(0)
+    axis = call.attribute("axis", 1)
     # Not by `at`: axis may be the rank itself, and then all dims go into the first (ONNX, Flatten).
     axis = axis + value.rank if axis < 0 else axis
-    return laid(node, value, (times(*value.dims[:axis]), times(*value.dims[axis:])))
+    return laid(call, value, (times(*value.dims[:axis]), times(*value.dims[axis:])))
 
 
-def _axes(node: RowNode, values: RowTensors, index: int = 1) -> list[int] | None:
-    """Return the axes of an operator, an attribute or an input; None if there are none."""
-    if "axes" in node.attributes:
-        # Squeeze and Unsqueeze took axes as an attribute before opset 13.
-        axes = node.attributes["axes"]
-        return list(axes) if isinstance(axes, list) else [axes]
-    value = given(values, index)
-    if value is None:
-        return None
-    axes = integers_of(value)
-    if axes is None:
-        msg = "its axes are not known"
-        raise Unclear(msg)
-    return axes
-
-
-def _squeeze(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    del flow
-    value = needed(values, 0)
-    axes = _axes(node, values)
+def _squeeze(call: RowCall) -> RowTensor:
+    value = call.needed(0)
+    axes = call.axes(1)
     if axes is None:
         if value.axis is not None:
-            raise mixes(node, "names no axes: of a single row it would take the batch dim away")
+            call.mixes("names no axes: of a single row it would take the batch dim away")
         if any(size.letters for size in value.dims):
             return RowTensor(None, counts=value.counts)
         axes = [n for n, size in enumerate(value.dims) if size == ONE]
     gone = {at(axis, value.rank) for axis in axes}
-    along(node, value, gone)
-    shape = tuple(size for n, size in enumerate(value.dims) if n not in gone)
-    axis = value.axis
-    # `and` keeps both None, and 0: nothing can have gone before dim 0.
-    return replace(value, shape=shape, axis=axis and axis - sum(n < axis for n in gone))
+    call.along(value, gone)
+    return replace(value.narrowed(gone), numbers=value.numbers)
 
 
-def _unsqueeze(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    del flow
-    value = needed(values, 0)
-    axes = _axes(node, values)
+def _unsqueeze(call: RowCall) -> RowTensor:
+    value = call.needed(0)
+    axes = call.axes(1)
     if axes is None:
-        msg = "it has no axes"
-        raise Unclear(msg)
+        give_up("it has no axes")
     # Axes of Unsqueeze are those of the result.
     rank = value.rank + len(axes)
     new = {at(axis, rank) for axis in axes}
     places = [n for n in range(rank) if n not in new]
     if len(places) != value.rank:
-        msg = f"its axes {axes} are not different dims"
-        raise Unclear(msg)
+        give_up(f"its axes {axes} are not different dims")
     shape = [ONE] * rank
     for place, size in zip(places, value.dims, strict=True):
         shape[place] = size
@@ -174,14 +139,12 @@ def _unsqueeze(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     )
 
 
-def _transpose(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    del flow
-    value = needed(values, 0)
+def _transpose(call: RowCall) -> RowTensor:
+    value = call.needed(0)
     # Without perm, Transpose reverses the dims.
-    order = node.attributes.get("perm") or list(range(value.rank))[::-1]
+    order = call.attribute("perm") or list(range(value.rank))[::-1]
     if sorted(order) != list(range(value.rank)):
-        msg = f"{order} is no order of {value.rank} dims"
-        raise Unclear(msg)
+        give_up(f"{order} is no order of {value.rank} dims")
     shape = tuple(value.dims[n] for n in order)
     grid = grid_of(value)
     numbers = None if grid is None else tuple(grid.transpose(order).ravel().tolist())
@@ -193,63 +156,126 @@ def _transpose(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
     )
 
 
-def _expand(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    value, lengths = needed(values, 0), needed(values, 1)
+def _expand(call: RowCall) -> RowTensor:
+    value, lengths = call.needed(0), call.needed(1)
     if lengths.axis is not None:
-        raise mixes(node, "makes a tensor of dims that the rows say")
+        call.mixes("makes a tensor of dims that the rows say")
     if value.is_plain and lengths.is_plain and sizes_of(lengths) is None:
         return RowTensor(None)
     if sizes_of(lengths) is None:
-        msg = "the dims it makes are not known"
-        raise Unclear(msg)
-    made = made_by(flow, node, lengths)
+        give_up("the dims it makes are not known")
+    made = made_by(call, lengths)
     if value.is_place:
         if value.shape != made.shape:
-            raise mixes(node, "repeats the places of rows in the batch")
+            call.mixes("repeats the places of rows in the batch")
         return value
     # Expanded to the number of rows: from here on, the same tensor lies there for each of them.
     if made.axis is not None and value.axis is None and not value.counts:
         place = made.rank - made.axis
         if value.rank >= place and value.dims[value.rank - place] != ONE:
-            check_beside(node, value.dims[value.rank - place])
-        shape = broadcast(flow, node, replace(made, axis=None), replace(value, counts=False)).shape
+            check_beside(call, value.dims[value.rank - place])
+        shape = broadcast(call, replace(made, axis=None), replace(value, counts=False)).shape
         return replace(made, shape=shape, axis=len(shape or ()) - place)
-    return broadcast(flow, node, value, made)
+    return broadcast(call, value, made)
 
 
-def _tile(flow: RowFlow, node: RowNode, values: RowTensors) -> RowTensor:
-    value = needed(values, 0)
-    repeats = sizes_of(needed(values, 1))
+def _tile(call: RowCall) -> RowTensor:
+    value = call.needed(0)
+    repeats = sizes_of(call.needed(1))
     if repeats is None or len(repeats) != value.rank:
-        if all(one is None or one.is_plain for one in values):
-            return RowTensor(flow.letters(value.rank))
-        msg = "how often it repeats is not known"
-        raise Unclear(msg)
+        if call.is_plain:
+            return RowTensor(call.flow.letters(value.rank))
+        give_up("how often it repeats is not known")
     shape = tuple(times(*both) for both in zip(value.dims, repeats, strict=True))
     if value.axis is not None:
         if any(one.has_batch for one in repeats):
-            raise mixes(node, "repeats rows as often as there are rows")
+            call.mixes("repeats rows as often as there are rows")
         if repeats[value.axis] != ONE:
-            raise mixes(node, "repeats the whole batch")
+            call.mixes("repeats the whole batch")
         return value.shaped(shape, value.axis)
     grown = [n for n, one in enumerate(repeats) if one.has_batch]
     if not grown:
         return value.shaped(shape)
     if value.counts:
-        raise mixes(node, "gives each row the number of rows")
+        call.mixes("gives each row the number of rows")
     if len(grown) > 1 or over(repeats[grown[0]], B) != ONE:
-        msg = "it repeats along several dims as often as there are rows"
-        raise Unclear(msg)
+        give_up("it repeats along several dims as often as there are rows")
     # The tensor as a whole is repeated, so each row has all of that dim one behind the other.
     return RowTensor(shape, grown[0], ONE, value.dims[grown[0]])
 
 
-RULES: dict[tuple[str, str], Rule] = {
-    ("", "Expand"): _expand,
-    ("", "Flatten"): _flatten,
-    ("", "Reshape"): _reshape,
-    ("", "Squeeze"): _squeeze,
-    ("", "Tile"): _tile,
-    ("", "Transpose"): _transpose,
-    ("", "Unsqueeze"): _unsqueeze,
+_MOST_SCALE = 1 << 30
+
+_Numbers = Sequence[Size | float | None]
+
+
+def _resize(call: RowCall) -> RowTensor:
+    value = call.needed(0)
+    if any(one is not None and one.axis is not None for one in call.values[1:]):
+        call.mixes("resizes as the rows say")
+    if value.is_plain:
+        return RowTensor(call.flow.letters(value.rank))
+    places = [at(axis, value.rank) for axis in call.attribute("axes") or range(value.rank)]
+    _check_region(call, value, places)
+    has_region = call.node.op == "Resize" and call.flow.opset > 10  # the input before the scales
+    factors = call.given(2 if has_region else 1)
+    lengths = call.given(3) if has_region else None
+    # Upsample-7 had its scales as an attribute.
+    scales: _Numbers = call.attribute("scales") or (factors and factors.numbers) or ()
+    if len(scales) == len(places):
+        made = [
+            _scaled(call.flow, value.dims[n], scale)
+            for n, scale in zip(places, scales, strict=True)
+        ]
+    elif lengths is not None and lengths.numbers and len(lengths.numbers) == len(places):
+        made = [one if isinstance(one, Size) else call.flow.letter() for one in lengths.numbers]
+    elif value.axis in places:
+        give_up("how it resizes is not known")
+    else:
+        made = [call.flow.letter() for _ in places]
+    _check_counts(call, value, dict(zip(places, made, strict=True)))
+    shape = list(value.dims)
+    for place, size in zip(places, made, strict=True):
+        shape[place] = size
+    # Scales are given for all dims, with 1 for the batch.
+    call.along(value, [n for n in places if shape[n] != value.dims[n]])
+    return value.shaped(tuple(shape), value.axis)
+
+
+def _check_counts(call: RowCall, value: RowTensor, made: dict[int, Size]) -> None:
+    """Raise Mixed if the number of rows may say the length of a dim other than the batch."""
+    counts = any(one is not None and one.counts for one in call.values[1:])
+    others = [size for place, size in made.items() if place != value.axis]
+    if counts and any(size.letters for size in others):
+        call.mixes("resizes as the number of rows says")
+
+
+def _check_region(call: RowCall, value: RowTensor, places: Sequence[int]) -> None:
+    """Raise Unclear if the batch may change though its own length is asked for."""
+    is_cut = call.attribute("coordinate_transformation_mode") == "tf_crop_and_resize"
+    # Of a region, the result's length tells nothing of what it shows.
+    if is_cut and value.axis in places:
+        give_up("it takes a region of dims among which is the batch")
+    if call.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
+        give_up("it chooses lengths for the sake of proportions")
+
+
+def _scaled(flow: RowFlow, size: Size, scale: Size | float | None) -> Size:
+    if scale in (1.0, ONE):
+        return size
+    # Fractions are rounded down, in FP32, by rules that differ between runtimes: no exact length.
+    if isinstance(scale, float) and scale.is_integer() and 0 < scale < _MOST_SCALE:
+        return times(size, Size(int(scale)))
+    return flow.letter()
+
+
+RULES: Rules = {
+    **named(_expand, "Expand"),
+    **named(_flatten, "Flatten"),
+    **named(_reshape, "Reshape"),
+    **named(_squeeze, "Squeeze"),
+    **named(_tile, "Tile"),
+    **named(_transpose, "Transpose"),
+    **named(_unsqueeze, "Unsqueeze"),
+    **named(_resize, "Resize", "Upsample"),
 }

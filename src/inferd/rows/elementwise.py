@@ -1,25 +1,28 @@
-"""Rules of operators that work on each element, with those at the same place of other tensors."""
+"""Rules of operators that work on each element of tensors, and of those that tell lengths."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 import numpy as np
 
-from inferd.formats.onnx_graph import RowNode
-from inferd.rows.flow import RowFlow, Rule
-from inferd.rows.size import ONE, Size, Sizes, over, times
+from inferd.formats.onnx_graph import Constant
+from inferd.rows.flow import MICROSOFT, ML, RowCall, RowFlow, Rule, Rules, constant_value, named
 from inferd.rows.value import (
+    ONE,
+    B,
     RowTensor,
-    Unclear,
-    along,
-    at,
-    given,
+    Size,
+    Sizes,
+    count_of,
+    give_up,
     grid_of,
-    mixes,
-    needed,
-    plain,
+    over,
+    shown,
     side_by_side,
+    sizes_of,
+    times,
 )
 
 Number = Size | float | None
@@ -32,48 +35,50 @@ _UNARY = (
     "ThresholdedRelu", "RegexFullMatch",
 )  # fmt: skip
 
+_MICROSOFT_UNARY = ("Gelu", "QLinearLeakyRelu", "QLinearSigmoid", "QuickGelu")
+
 _BROADCASTING = (
-    "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Greater", "GreaterOrEqual",
-    "Less", "LessOrEqual", "Mean", "Or", "Pow", "PRelu", "StringConcat", "Sum", "Xor",
+    "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Clip", "Greater",
+    "GreaterOrEqual", "Less", "LessOrEqual", "Mean", "Or", "Pow", "PRelu", "StringConcat", "Sum",
+    "Xor",
 )  # fmt: skip
 
 
-def broadcast(flow: RowFlow, node: RowNode, *values: RowTensor) -> RowTensor:
+def broadcast(call: RowCall, *values: RowTensor) -> RowTensor:
     """Return what an operator makes of `values`, aligned at their last dims."""
     rows = [value for value in values if value.axis is not None]
     counts = any(value.counts for value in values)
     if not rows:
         shapes = [value.shape for value in values]
         known = [shape for shape in shapes if shape is not None]
-        shape = _shape(flow, known) if len(known) == len(shapes) else None
+        shape = _broadcast_shape(call.flow, known) if len(known) == len(shapes) else None
         return RowTensor(shape, counts=counts)
     if counts:
-        raise mixes(node, "computes with the number of rows")
+        call.mixes("computes with the number of rows")
     # Counted from the end, as broadcasting aligns shapes there.
     places = {value.rank - (value.axis or 0) for value in rows}
     if len(places) > 1:
-        raise flow.crossing(node, *rows)
+        call.crosses(*rows)
     first = side_by_side(rows)
     [place] = places
     for value in values:
         if value.axis is None and value.rank >= place:
             beside = value.dims[value.rank - place]
             if beside != ONE:
-                check_beside(node, beside)
-    shape = _shape(flow, [value.dims for value in values])
-    sources = flow.join(*rows)
+                check_beside(call, beside)
+    shape = _broadcast_shape(call.flow, [value.dims for value in values])
+    sources = call.flow.join(*rows)
     return RowTensor(shape, len(shape) - place, first.outer, first.inner, sources=sources)
 
 
-def check_beside(node: RowNode, size: Size) -> None:
+def check_beside(call: RowCall, size: Size) -> None:
     """Raise an error for a dim of `size` that lies beside the batch without growing with it."""
     if not size.letters:
-        raise mixes(node, f"takes {size} fixed rows beside those of the batch")
-    msg = f"it is not known whether {size} rows beside those of the batch are 1"
-    raise Unclear(msg)
+        call.mixes(f"takes {size} fixed rows beside those of the batch")
+    give_up(f"it is not known whether {size} rows beside those of the batch are 1")
 
 
-def _shape(flow: RowFlow, shapes: Sequence[Sizes]) -> Sizes:
+def _broadcast_shape(flow: RowFlow, shapes: Sequence[Sizes]) -> Sizes:
     rank = max(len(shape) for shape in shapes)
     whole = [(ONE,) * (rank - len(shape)) + shape for shape in shapes]
     found = []
@@ -93,32 +98,27 @@ def _shape(flow: RowFlow, shapes: Sequence[Sizes]) -> Sizes:
     return tuple(found)
 
 
-def _unary(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> RowTensor:
-    del flow
-    value = needed(values, 0)
-    plain(node, values[1:], "parameters")
-    return value.same()
+def _unary(call: RowCall) -> RowTensor:
+    return call.kept(others="parameters")
 
 
-def _broadcasting(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> RowTensor:
-    return broadcast(flow, node, *(value for value in values if value is not None))
+def _broadcasting(call: RowCall) -> RowTensor:
+    return broadcast(call, *call.taken)
 
 
-def _unchanged(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> RowTensor:
-    del flow, node
-    return needed(values, 0)
+def _unchanged(call: RowCall) -> RowTensor:
+    return call.needed(0)
 
 
 _FLOATS, _INTEGERS, _BOOL = (1, 11), (6, 7), 9
 """TensorProto.DataType of the floats and integers that hold the lengths of tensors exactly."""
 
 
-def _cast(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> RowTensor:
-    del flow
-    value, to = needed(values, 0), node.attributes.get("to")
+def _cast(call: RowCall) -> RowTensor:
+    value, to = call.needed(0), call.attribute("to")
     # FP32 holds whole numbers up to 2**24 alone: places in larger batches would become others.
     if value.is_place and to not in _INTEGERS:
-        raise mixes(node, "computes with the places of rows in the batch")
+        call.mixes("computes with the places of rows in the batch")
     if value.numbers is None:
         return value
     return replace(value, numbers=tuple(_as_type(one, to) for one in value.numbers))
@@ -138,32 +138,24 @@ def _as_type(number: Number, to: object) -> Number:
     return Size(int(number.number != 0)) if to == _BOOL and not number.letters else None
 
 
-def _dropout(
-    flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]
-) -> Sequence[RowTensor]:
-    value = needed(values, 0)
-    if len(values) > 2 and values[2] is not None and values[2].numbers != (Size(0),):
-        raise mixes(node, "draws random numbers, for training")
+def _dropout(call: RowCall) -> Sequence[RowTensor]:
+    value = call.needed(0)
+    if len(call.values) > 2 and call.values[2] is not None and call.values[2].numbers != (Size(0),):
+        call.mixes("draws random numbers, for training")
     # Until opset 6, Dropout was in training mode unless is_test was set.
-    if 0 < flow.opset < 7 and not node.attributes.get("is_test", 0):
-        raise mixes(node, "draws random numbers, for training")
-    return [value.same()] * len(node.outputs)
+    if 0 < call.flow.opset < 7 and not call.attribute("is_test", 0):
+        call.mixes("draws random numbers, for training")
+    return [value.same()] * len(call.node.outputs)
 
 
-def _clip(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> RowTensor:
-    return broadcast(flow, node, needed(values, 0), *(one for one in values[1:] if one is not None))
-
-
-def _quantized(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> RowTensor:
-    del flow
-    value, scale = needed(values, 0), given(values, 1)
-    plain(node, values[1:], "scales")
+def _quantized(call: RowCall) -> RowTensor:
+    value, scale = call.needed(0), call.given(1)
+    call.plain(call.values[1:], "scales")
     # Blocked quantisation, since opset 21.
     if scale is not None and scale.rank > 1:
-        msg = "it has a scale for each block of elements"
-        raise Unclear(msg)
+        give_up("it has a scale for each block of elements")
     if scale is not None and scale.rank == 1 and scale.dims != (ONE,):
-        along(node, value, [at(node.attributes.get("axis", 1), value.rank)])
+        call.along(value, [call.axis(value, 1)])
     return value.same()
 
 
@@ -230,15 +222,7 @@ def _equal(one: Number, other: Number) -> Number:
     return None
 
 
-def _least(one: Number, other: Number) -> Number:
-    return _chosen(one, other, min)
-
-
-def _greatest(one: Number, other: Number) -> Number:
-    return _chosen(one, other, max)
-
-
-def _chosen(one: Number, other: Number, choose: Callable[[int, int], int]) -> Number:
+def _chosen(choose: Callable[[int, int], int], one: Number, other: Number) -> Number:
     if one is not None and one == other:
         return one
     if not isinstance(one, Size) or not isinstance(other, Size) or one.letters or other.letters:
@@ -256,14 +240,14 @@ def counted(shape: Sizes | None, numbers: Sequence[Number] | None, *, counts: bo
 
 
 def _of_lengths(compute: Callable[[Number, Number], Number]) -> Rule:
-    def rule(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> RowTensor:
-        taken = [value for value in values if value is not None]
-        result = broadcast(flow, node, *taken)
+    def rule(call: RowCall) -> RowTensor:
+        taken = call.taken
+        result = broadcast(call, *taken)
         if result.axis is not None or any(value.numbers is None for value in taken):
             return result
         rows = aligned(taken)
         # With fmod the sign is that of the dividend, as in C; Python's, and ours, is the divisor's.
-        if rows is None or node.attributes.get("fmod", 0):
+        if rows is None or call.attribute("fmod", 0):
             return result
         numbers = rows[0]
         for others in rows[1:]:
@@ -291,13 +275,13 @@ def aligned(values: Sequence[RowTensor]) -> list[list[Number]] | None:
     return [np.broadcast_to(grid, shape).ravel().tolist() for grid in grids]
 
 
-def _where(flow: RowFlow, node: RowNode, values: Sequence[RowTensor | None]) -> RowTensor:
-    condition, one, other = (needed(values, n) for n in range(3))
+def _where(call: RowCall) -> RowTensor:
+    condition, one, other = (call.needed(n) for n in range(3))
     if condition.axis is None and not condition.counts:
         chosen = _chosen_by(condition, one, other)
         if chosen is not None:
             return chosen
-    return broadcast(flow, node, condition, one, other)
+    return broadcast(call, condition, one, other)
 
 
 def _chosen_by(condition: RowTensor, one: RowTensor, other: RowTensor) -> RowTensor | None:
@@ -306,33 +290,130 @@ def _chosen_by(condition: RowTensor, one: RowTensor, other: RowTensor) -> RowTen
         return None
     picked: list[Number] = []
     for which, yes, no in zip(*rows, strict=True):
-        if which is None:
-            picked.append(None)
-        else:
-            picked.append(yes if which != Size(0) else no)
+        known = yes if which != Size(0) else no
+        picked.append(None if which is None else known)
     shapes = [[size.number for size in each.dims] for each in (condition, one, other)]
     shape = tuple(Size(number) for number in np.broadcast_shapes(*shapes))
     return counted(shape, picked, counts=one.counts or other.counts)
 
 
-RULES: dict[tuple[str, str], Rule] = {
-    **{("", name): _unary for name in _UNARY},
-    **{("", name): _broadcasting for name in _BROADCASTING},
-    ("", "Identity"): _unchanged,
-    ("", "Cast"): _cast,
+# NumPy has no more dims: what is longer is no list of lengths. A file may claim any number.
+_MOST_DIMS = 64
+
+
+def _constant(call: RowCall) -> RowTensor:
+    attributes = call.node.attributes
+    value = attributes.get("value")
+    if isinstance(value, Constant):
+        return constant_value(value)
+    for name in ("value_int", "value_float", "value_ints", "value_floats"):
+        if name in attributes:
+            one = attributes[name]
+            listed = one if isinstance(one, list) else [one]
+            shape = (Size(len(listed)),) if isinstance(one, list) else ()
+            numbers = tuple(each if isinstance(each, float) else Size(each) for each in listed)
+            return RowTensor(shape, numbers=numbers)
+    return RowTensor(None)
+
+
+def _shape(call: RowCall) -> RowTensor:
+    value = call.needed(0)
+    dims = value.dims
+    start, end = call.attribute("start", 0), call.attribute("end", len(dims))
+    # Slices of Python clamp and count from the end as Shape's start and end do (opset 15).
+    found = dims[start:end]
+    return counted((Size(len(found)),), _lengths(value, found), counts=value.counts)
+
+
+def _lengths(value: RowTensor, sizes: Sequence[Size]) -> list[Size | None]:
+    """Return some dims of `value`. Those of what was made of the number of rows may hold that."""
+    return [None if value.counts and size.letters else size for size in sizes]
+
+
+def _size(call: RowCall) -> RowTensor:
+    value = call.needed(0)
+    return counted((), _lengths(value, [times(*value.dims)]), counts=value.counts)
+
+
+def ranked_by(call: RowCall, lengths: RowTensor) -> RowTensor:
+    """Return a tensor of which `lengths`, not known, tell no more than the number of dims."""
+    count = count_of(lengths)
+    is_rank = count is not None and 0 <= count < _MOST_DIMS
+    return RowTensor(call.flow.letters(count or 0) if is_rank else None)
+
+
+def made_by(call: RowCall, lengths: RowTensor) -> RowTensor:
+    """Return a tensor of equal elements with the dims `lengths`."""
+    sizes = sizes_of(lengths)
+    if sizes is None:
+        if lengths.counts:
+            give_up("the dims of the tensor it makes are not known")
+        return ranked_by(call, lengths)
+    grown = [n for n, size in enumerate(sizes) if size.has_batch]
+    if len(grown) > 1:
+        give_up(f"{shown(tuple(sizes))} has the batch in several dims")
+    if not grown:
+        return RowTensor(tuple(sizes))
+    inner = over(sizes[grown[0]], B)
+    if inner is None or inner.has_batch:
+        give_up("its size grows with the square of the batch")
+    return RowTensor(tuple(sizes), grown[0], ONE, inner)
+
+
+def _constant_of_shape(call: RowCall) -> RowTensor:
+    lengths = call.needed(0)
+    if lengths.axis is not None:
+        call.mixes("makes a tensor as large as the rows say")
+    made = made_by(call, lengths)
+    if made.axis is None and made.shape is not None and len(made.shape) <= 1:
+        filled = call.attribute("value")
+        # Zero is ConstantOfShape's default value.
+        numbers = filled.numbers if isinstance(filled, Constant) else (0,)
+        count = made.shape[0] if made.shape else ONE
+        if numbers and not count.letters and 0 <= count.number <= _MOST_DIMS:
+            one = numbers[0]
+            each = one if isinstance(one, float) else Size(int(one))
+            return replace(made, numbers=(each,) * count.number)
+    return made
+
+
+def _range(call: RowCall) -> RowTensor:
+    if any(value.axis is not None for value in call.taken):
+        call.mixes("makes a tensor as long as the rows say")
+    bounds = [sizes_of(value) for value in call.values]
+    # arange(batch): how PyTorch's exporters write "each row's own place", as in x[arange(n), i].
+    if bounds == [[Size(0)], [B], [ONE]]:
+        return RowTensor((B,), 0, is_place=True)
+    if any(value.counts for value in call.taken):
+        give_up("it counts to a number that depends on the number of rows")
+    if len(bounds) == 3 and bounds[0] == [Size(0)] and bounds[2] == [ONE] and bounds[1]:
+        return RowTensor((bounds[1][0],))
+    return RowTensor((call.flow.letter(),))
+
+
+RULES: Rules = {
+    **named(_unary, *_UNARY),
+    **named(_unary, "Binarizer", "CategoryMapper", "LabelEncoder", domain=ML),
+    **named(_unary, *_MICROSOFT_UNARY, domain=MICROSOFT),
+    **named(_broadcasting, *_BROADCASTING),
+    **named(_broadcasting, "BiasGelu", "FastGelu", domain=MICROSOFT),
+    **named(_unchanged, "Identity"),
     # CastLike has no attribute `to`: what it makes counts as no length.
-    ("", "CastLike"): _cast,
-    ("", "Clip"): _clip,
-    ("", "Dropout"): _dropout,
-    ("", "QuantizeLinear"): _quantized,
-    ("", "DequantizeLinear"): _quantized,
-    ("", "Add"): _of_lengths(_plus),
-    ("", "Sub"): _of_lengths(_minus),
-    ("", "Mul"): _of_lengths(_product),
-    ("", "Div"): _of_lengths(_quotient),
-    ("", "Mod"): _of_lengths(_remainder),
-    ("", "Equal"): _of_lengths(_equal),
-    ("", "Min"): _of_lengths(_least),
-    ("", "Max"): _of_lengths(_greatest),
-    ("", "Where"): _where,
+    **named(_cast, "Cast", "CastLike"),
+    **named(_dropout, "Dropout"),
+    **named(_quantized, "QuantizeLinear", "DequantizeLinear"),
+    **named(_of_lengths(_plus), "Add"),
+    **named(_of_lengths(_minus), "Sub"),
+    **named(_of_lengths(_product), "Mul"),
+    **named(_of_lengths(_quotient), "Div"),
+    **named(_of_lengths(_remainder), "Mod"),
+    **named(_of_lengths(_equal), "Equal"),
+    **named(_of_lengths(partial(_chosen, min)), "Min"),
+    **named(_of_lengths(partial(_chosen, max)), "Max"),
+    **named(_where, "Where"),
+    **named(_constant, "Constant"),
+    **named(_constant_of_shape, "ConstantOfShape"),
+    **named(_range, "Range"),
+    **named(_shape, "Shape"),
+    **named(_size, "Size"),
 }

@@ -4,18 +4,32 @@ Operators without a rule may do what they like with tensors that are the same fo
 they leave open what becomes of them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, NoReturn
 
 from inferd.formats.onnx_graph import Constant, Function, OnnxFile, OnnxGraph, RowNode, bound
-from inferd.rows.size import ONE, Size, Sizes
-from inferd.rows.value import LostTensor, Mixed, RowTensor, Unclear, mixes
+from inferd.rows.value import (
+    ONE,
+    LostTensor,
+    Mixed,
+    RowTensor,
+    Size,
+    Sizes,
+    Unclear,
+    at,
+    give_up,
+    integers_of,
+)
 
 RowTensors = Sequence[RowTensor | None]
 """The inputs of an operator, None for one that is left out."""
 
-Rule = Callable[["RowFlow", RowNode, RowTensors], RowTensor | Sequence[RowTensor]]
-"""Returns what an operator makes of its inputs."""
+Rule = Callable[["RowCall"], RowTensor | Sequence[RowTensor]]
+"""Returns what an operator makes of its inputs. Raises Mixed, Unclear."""
+
+Rules = Mapping[tuple[str, str], Rule]
+"""Rules by domain and operator."""
 
 Scope = dict[str, RowTensor | LostTensor]
 
@@ -25,7 +39,10 @@ MOST_STEPS = 50_000
 # ONNX forbids recursion of functions, but nothing has checked the file.
 _MOST_CALLS = 50
 
-_TAKEN = ("", "ai.onnx.ml", "com.microsoft")
+ML, MICROSOFT = "ai.onnx.ml", "com.microsoft"
+"""Domains of operators for classical models, and of ONNX Runtime's own."""
+
+_TAKEN = ("", ML, MICROSOFT)
 """Domains in which ONNX Runtime runs its own operators rather than a model's functions."""
 
 
@@ -40,7 +57,7 @@ class RowFlow:
     def __init__(
         self,
         model: OnnxFile,
-        rules: Mapping[tuple[str, str], Rule],
+        rules: Rules,
         *,
         takes_scales: bool = False,
     ) -> None:
@@ -87,17 +104,6 @@ class RowFlow:
             name = self._together[name]
         return name
 
-    def crossing(self, node: RowNode, *values: RowTensor) -> Mixed:
-        """Return the error for an operator that brings all rows together with all others."""
-        if self.are_together(*values):
-            return mixes(node, "brings each row together with all others")
-        names = sorted(frozenset().union(*(value.sources for value in values)))
-        return Mixed(
-            f"{node} brings each row of one input together with all of another: the first dims of "
-            f"{', '.join(names)} are not the same batch",
-            has_batch_dim=False,
-        )
-
     def run(self, nodes: Sequence[RowNode], outputs: Sequence[str], scope: Scope) -> None:
         """Add to `scope` what `nodes` make of what is in it, as far as `outputs` need it.
 
@@ -108,8 +114,7 @@ class RowFlow:
         for node in _needed(nodes, outputs):
             self._steps += 1
             if self._steps > MOST_STEPS:
-                msg = f"its loops and functions have more than {MOST_STEPS} steps"
-                raise Unclear(msg)
+                give_up(f"its loops and functions have more than {MOST_STEPS} steps")
             taken = [
                 scope.get(name, LostTensor(f"there is no '{name}'")) if name else None
                 for name in node.inputs
@@ -134,8 +139,7 @@ class RowFlow:
         """
         self._steps += 1
         if self._steps > MOST_STEPS:
-            msg = f"it has more than {MOST_STEPS} steps"
-            raise Unclear(msg)
+            give_up(f"it has more than {MOST_STEPS} steps")
         return self._results(node, values, {})
 
     def scope_of(self, graph: OnnxGraph, outer: Mapping[str, RowTensor | LostTensor]) -> Scope:
@@ -148,37 +152,34 @@ class RowFlow:
         return [known(scope, name) for name in graph.outputs]
 
     def _results(self, node: RowNode, values: RowTensors, scope: Scope) -> Sequence[RowTensor]:
-        if control := _CONTROL.get((node.domain, node.op)):
-            return control(self, node, values, scope)
-        function = self.functions.get((node.domain, node.op))
+        key = node.domain, node.op
+        call, rule = RowCall(self, node, values, scope), self._rules.get(key)
+        if rule is not None and key in _CONTROL:
+            return _listed(rule(call))
+        function = self.functions.get(key)
         if function is not None:
             if node.domain in _TAKEN:
-                msg = "a function has the name of what may be an operator of the runtime's own"
-                raise Unclear(msg)
+                give_up("a function has the name of what may be an operator of the runtime's own")
             return self._call(function, node, values)
-        rule = self._rules.get((node.domain, node.op))
-        is_plain = all(value is None or value.is_plain for value in values)
-        _check_places(node, values)
+        is_plain = call.is_plain
+        _check_places(call)
         if rule is None and not is_plain:
             msg = "the operator is not known"
             raise Unclear(f"{msg} (domain {node.domain})" if node.domain else msg)
         try:
-            made = rule(self, node, values) if rule is not None else ()
+            made = rule(call) if rule is not None else ()
         except Unclear:
             if not is_plain:
                 raise
             made = ()
-        results = [made] if isinstance(made, RowTensor) else list(made)
-        results = _counting(node, values, results)
+        results = _counting(call, _listed(made))
         if not is_plain and len(results) < len([name for name in node.outputs if name]):
-            msg = "it is not known what all its outputs are"
-            raise Unclear(msg)
+            give_up("it is not known what all its outputs are")
         return [*results, *[RowTensor(None)] * (len(node.outputs) - len(results))]
 
     def _call(self, function: Function, node: RowNode, values: RowTensors) -> Sequence[RowTensor]:
         if self._calls >= _MOST_CALLS:
-            msg = f"functions call functions, deeper than {_MOST_CALLS}"
-            raise Unclear(msg)
+            give_up(f"functions call functions, deeper than {_MOST_CALLS}")
         attributes = function.defaults | node.attributes
         # A function sees nothing of the graph around it (onnx.proto, FunctionProto).
         scope: Scope = {}
@@ -194,6 +195,127 @@ class RowFlow:
         finally:
             self.opsets, self._calls = before, self._calls - 1
         return [known(scope, name) for name in function.outputs]
+
+
+class FollowedCall:
+    """A call of an operator while rows are followed; its `node` names it in errors."""
+
+    def __init__(self, flow: RowFlow, node: RowNode) -> None:
+        self.flow = flow
+        self.node = node
+
+    def mixes(self, what: str, *, has_batch_dim: bool = True, is_scale: bool = False) -> NoReturn:
+        """Raise Mixed, for an operator that does `what`."""
+        msg = f"{self.node} {what}"
+        raise Mixed(msg, has_batch_dim=has_batch_dim, is_scale=is_scale)
+
+    def crosses(self, *values: RowTensor) -> NoReturn:
+        """Raise Mixed, for an operator that brings all rows together with all others."""
+        if self.flow.are_together(*values):
+            self.mixes("brings each row together with all others")
+        names = sorted(frozenset().union(*(value.sources for value in values)))
+        self.mixes(
+            f"brings each row of one input together with all of another: the first dims of "
+            f"{', '.join(names)} are not the same batch",
+            has_batch_dim=False,
+        )
+
+    def steps_through(self, axis: int) -> NoReturn:
+        """Raise Mixed, for an operator to which the supposed batch is time."""
+        what = f"goes through dim {axis} step by step, with a state: it is time, not the batch"
+        self.mixes(what, has_batch_dim=False)
+
+    def along(self, value: RowTensor, axes: Iterable[int]) -> None:
+        """Raise Mixed if an operator that works along `axes` does so along the batch dim."""
+        if value.axis is not None and value.axis in axes:
+            self.mixes(f"works along dim {value.axis}, the batch")
+
+    def plain(self, values: Iterable[RowTensor | None], what: str) -> None:
+        """Raise Mixed unless all `values` are the same for all rows; `what` they are."""
+        if any(value is not None and not value.is_plain for value in values):
+            self.mixes(f"has {what} that depend on the rows")
+
+    def joined(self, made: RowTensor, *values: RowTensor) -> RowTensor:
+        """Return `made` as what has the rows of all `values`, which are of one batch."""
+        return replace(made, sources=self.flow.join(*values))
+
+
+class RowCall(FollowedCall):
+    """A call of one of ONNX's operators with its inputs, None for those that are left out.
+
+    Graphs in it see all that is in `scope`.
+    """
+
+    def __init__(self, flow: RowFlow, node: RowNode, values: RowTensors, scope: Scope) -> None:
+        super().__init__(flow, node)
+        self.values = values
+        self.scope = scope
+
+    def having(self, values: RowTensors) -> "RowCall":
+        """Return a call of the operator with other inputs."""
+        return RowCall(self.flow, self.node, values, self.scope)
+
+    @property
+    def taken(self) -> list[RowTensor]:
+        """The inputs that are not left out."""
+        return [value for value in self.values if value is not None]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all inputs are the same for all rows, and for any number of them."""
+        return all(value.is_plain for value in self.taken)
+
+    def given(self, index: int) -> RowTensor | None:
+        """Return an optional input."""
+        return self.values[index] if index < len(self.values) else None
+
+    def needed(self, index: int) -> RowTensor:
+        """Return an input that is not optional. Raises Unclear if it is missing."""
+        found = self.given(index)
+        if found is None:
+            give_up(f"input {index} is missing")
+        return found
+
+    def kept(self, axes: Iterable[int] = (), others: str = "weights") -> RowTensor:
+        """Return what an operator makes that works along `axes` and only changes elements.
+
+        Raises Mixed if that is along the batch, or if its inputs but the first, which are `others`,
+        depend on the rows.
+        """
+        self.plain(self.values[1:], others)
+        value = self.needed(0)
+        self.along(value, axes)
+        return value.same()
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """Return an attribute, `default` if it is absent."""
+        return self.node.attributes.get(name, default)
+
+    def axes(self, index: int) -> list[int] | None:
+        """Return what the attribute `axes`, or that input, lists; None if there is neither.
+
+        Raises Unclear if it is not known.
+        """
+        # An attribute of old opsets, mostly until 12, became an input of new ones.
+        axes = self.attribute("axes")
+        if axes is not None:
+            return list(axes) if isinstance(axes, list) else [axes]
+        value = self.given(index)
+        if value is None:
+            return None
+        axes = integers_of(value)
+        if axes is None:
+            give_up("its axes are not known")
+        return axes
+
+    def axis(self, value: RowTensor, usual: int, name: str = "axis") -> int:
+        """Return the dim of `value` that an attribute says. Raises Unclear if it has no such."""
+        return at(self.attribute(name, usual), value.rank)
+
+
+def named(rule: Rule, *operators: str, domain: str = "") -> dict[tuple[str, str], Rule]:
+    """Return `rule` as that of each of `operators`."""
+    return {(domain, operator): rule for operator in operators}
 
 
 # Operators whose rules know what to do with the number of rows.
@@ -214,23 +336,31 @@ _FINDING = frozenset(("", op) for op in _FINDERS)
 _TAKING_PAIRS = frozenset(("", op) for op in ("Cast", "GatherND", "Identity", "Shape", "Size"))
 
 
-def _check_places(node: RowNode, values: RowTensors) -> None:
+_CONTROL = frozenset(("", op) for op in ("If", "Loop", "Scan"))
+"""Operators whose rules run graphs, which see more than the operator's inputs."""
+
+
+def _listed(made: RowTensor | Sequence[RowTensor]) -> list[RowTensor]:
+    return [made] if isinstance(made, RowTensor) else list(made)
+
+
+def _check_places(call: RowCall) -> None:
     """Raise Mixed for an operator that may do other than find rows by their places."""
-    for value in values:
-        if value is not None and value.is_place:
+    for value in call.taken:
+        if value.is_place:
             is_pair = value.rank > 1 and value.dims[-1] != ONE
-            if (node.domain, node.op) not in (_TAKING_PAIRS if is_pair else _FINDING):
-                raise mixes(node, "computes with the places of rows in the batch")
+            if (call.node.domain, call.node.op) not in (_TAKING_PAIRS if is_pair else _FINDING):
+                call.mixes("computes with the places of rows in the batch")
 
 
-def _counting(node: RowNode, values: RowTensors, results: list[RowTensor]) -> list[RowTensor]:
-    """Return `results`, which depend on the number of rows if one of `values` does."""
-    if not any(value is not None and value.counts for value in values):
+def _counting(call: RowCall, results: list[RowTensor]) -> list[RowTensor]:
+    """Return `results`, which depend on the number of rows if an input does."""
+    if not any(value.counts for value in call.taken):
         return results
-    if (node.domain, node.op) in _COUNT:
+    if (call.node.domain, call.node.op) in _COUNT:
         return [one if one.axis is not None else _counted(one) for one in results]
-    if any(value is not None and value.axis is not None for value in values):
-        raise mixes(node, "computes with the number of rows")
+    if any(value.axis is not None for value in call.taken):
+        call.mixes("computes with the number of rows")
     return [replace(result, counts=True, numbers=None) for result in results]
 
 
@@ -292,155 +422,3 @@ def _captured(node: RowNode) -> set[str]:
             names.update(inner.inputs)
             waiting += [one for one in inner.attributes.values() if isinstance(one, OnnxGraph)]
     return names
-
-
-def steps_through(node: RowNode, axis: int) -> Mixed:
-    """Return the error for an operator to which the supposed batch is time."""
-    what = f"{node} goes through dim {axis} step by step, with a state: it is time, not the batch"
-    return Mixed(what, has_batch_dim=False)
-
-
-def _graph_in(node: RowNode, name: str) -> OnnxGraph:
-    graph = node.attributes.get(name)
-    if not isinstance(graph, OnnxGraph):
-        msg = f"it has no graph '{name}'"
-        raise Unclear(msg)
-    return graph
-
-
-def _if(flow: RowFlow, node: RowNode, values: RowTensors, scope: Scope) -> list[RowTensor]:
-    condition = values[0] if values else None
-    if condition is None or not condition.is_plain:
-        raise mixes(node, "runs one branch or the other for all rows together")
-    names = ["then_branch", "else_branch"]
-    if condition.numbers and isinstance(condition.numbers[0], Size):
-        number = condition.numbers[0]
-        # A known condition, as exporters leave for optional parts: the other branch never runs.
-        if not number.letters:
-            names = names[:1] if number.number else names[1:]
-    branches = [_graph_in(node, name) for name in names]
-    made = [flow.results_of(one, flow.scope_of(one, scope)) for one in branches]
-    if len(made) == 1:
-        return made[0]
-    return [agreed(flow, *both) for both in zip(*made, strict=True)]
-
-
-def agreed(flow: RowFlow, one: RowTensor, other: RowTensor) -> RowTensor:
-    """Return what is true of both: their rows are in the same places. Raises Unclear."""
-    same = (one.axis, one.outer, one.inner) == (other.axis, other.outer, other.inner)
-    if not same or one.is_place or other.is_place:
-        msg = "its branches, or its rounds, have their rows in different places"
-        raise Unclear(msg)
-    shape: Sizes | None = None
-    if one.shape is not None and other.shape is not None and len(one.shape) == len(other.shape):
-        both = zip(one.shape, other.shape, strict=True)
-        shape = tuple(a if a == b else flow.letter() for a, b in both)
-    elif one.axis is not None:
-        msg = "its branches, or its rounds, give tensors with different numbers of dims"
-        raise Unclear(msg)
-    numbers = one.numbers if one.numbers == other.numbers else None
-    counts = one.counts or other.counts
-    return RowTensor(shape, one.axis, one.outer, one.inner, numbers, counts, flow.join(one, other))
-
-
-# One round makes a length free, the next confirms it; more than a few mean that it keeps growing.
-_ROUNDS = 4
-
-
-def _settled(
-    flow: RowFlow, start: Sequence[RowTensor], body: Callable[[list[RowTensor]], list[RowTensor]]
-) -> tuple[list[RowTensor], list[RowTensor]]:
-    """Return what the carried values are in any round, and all that the body gives then."""
-    # Without known numbers: a counter has another value in each round.
-    carried = [value.same() for value in start]
-    free: set[Size] = set()  # lengths that may be another one in each round
-    for _ in range(_ROUNDS):
-        made = body(carried)
-        after = [agreed(flow, *both) for both in zip(carried, made, strict=False)]
-        changed = {
-            size
-            for old, new in zip(carried, after, strict=True)
-            for was, size in zip(old.shape or (), new.shape or (), strict=False)
-            if was != size and was not in free
-        }
-        is_other = any(
-            (old.shape is None, old.counts) != (new.shape is None, new.counts)
-            for old, new in zip(carried, after, strict=True)
-        )
-        if not changed and not is_other:
-            return carried, made
-        free |= changed
-        carried = after
-    msg = "what it carries from round to round has another shape in each"
-    raise Unclear(msg)
-
-
-def _loop(flow: RowFlow, node: RowNode, values: RowTensors, scope: Scope) -> list[RowTensor]:
-    graph = _graph_in(node, "body")
-    if any(value is not None and not value.is_plain for value in values[:2]):
-        raise mixes(node, "runs as many rounds as the data of all rows together ask for")
-    start = [value for value in values[2:] if value is not None]
-
-    def body(carried: list[RowTensor]) -> list[RowTensor]:
-        inner = flow.scope_of(graph, scope)
-        names = [port.name for port in graph.inputs]
-        # The body takes the number of the round and a condition first (ONNX, Loop).
-        inner.update(zip(names, [RowTensor(()), RowTensor(()), *carried], strict=True))
-        goes_on, *others = flow.results_of(graph, inner)
-        if not goes_on.is_plain:
-            raise mixes(node, "runs until the data of all rows together end it")
-        return others
-
-    carried, made = _settled(flow, start, body)
-    return [*carried, *(_stacked(flow, one, 0) for one in made[len(carried) :])]
-
-
-def _stacked(flow: RowFlow, value: RowTensor, axis: int) -> RowTensor:
-    """Return `value` of each round along a new dim."""
-    if value.axis is None:
-        shape = value.shape and (*value.shape[:axis], flow.letter(), *value.shape[axis:])
-        return value.shaped(shape)
-    dims = list(value.dims)
-    dims.insert(axis, flow.letter())
-    return value.shaped(tuple(dims), value.axis + (axis <= value.axis))
-
-
-def _scan(flow: RowFlow, node: RowNode, values: RowTensors, scope: Scope) -> list[RowTensor]:
-    graph = _graph_in(node, "body")
-    # Scan-8 had a batch dim of its own, and took states with it.
-    if flow.opset < 9:
-        msg = "the operator of opset 8 is not known"
-        raise Unclear(msg)
-    taken = [value for value in values if value is not None]
-    count = node.attributes.get("num_scan_inputs", 0)
-    states, scanned = taken[: len(taken) - count], taken[len(taken) - count :]
-    axes = node.attributes.get("scan_input_axes") or [0] * count
-    slices = []
-    for value, axis in zip(scanned, axes, strict=True):
-        axis %= value.rank
-        if value.axis == axis:
-            raise steps_through(node, axis)
-        if value.is_place:
-            raise mixes(node, "goes through the places of rows in the batch")
-        dims = (*value.dims[:axis], *value.dims[axis + 1 :])
-        slices.append(
-            value.shaped(dims, None if value.axis is None else value.axis - (axis < value.axis))
-        )
-
-    def body(carried: list[RowTensor]) -> list[RowTensor]:
-        inner = flow.scope_of(graph, scope)
-        names = [port.name for port in graph.inputs]
-        inner.update(zip(names, [*carried, *slices], strict=True))
-        return flow.results_of(graph, inner)
-
-    carried, made = _settled(flow, states, body)
-    outs = made[len(carried) :]
-    out_axes = node.attributes.get("scan_output_axes") or [0] * len(outs)
-    stacked = [
-        _stacked(flow, one, axis % (one.rank + 1) if axis < 0 else axis)
-        for one, axis in zip(outs, out_axes, strict=True)
-    ]
-    return [*carried, *stacked]
-
-
-_CONTROL = {("", "If"): _if, ("", "Loop"): _loop, ("", "Scan"): _scan}

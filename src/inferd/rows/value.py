@@ -1,14 +1,70 @@
-"""Value: what is known of a tensor while the rows of a batch are followed through a graph."""
+"""Value: what is known of a tensor while the rows of a batch are followed through a graph.
 
-from collections.abc import Iterable, Sequence
+The lengths of its dims are sizes: products of numbers and letters, as far as a file tells. The
+batch size is the letter B; any other letter is a length that is the same in all requests that are
+joined. Products are all that reshapes need: what divides evenly is known to.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from inferd.formats.onnx_graph import RowNode
-from inferd.rows.size import ONE, Size, Sizes, times
+BATCH = "B"
+"""The letter of the batch size."""
+
+_MOST_LETTERS = 64
+
+
+class Size(NamedTuple):
+    """`number` times all `letters`, which are sorted and may repeat."""
+
+    number: int
+    letters: tuple[str, ...] = ()
+
+    @property
+    def has_batch(self) -> bool:
+        """Whether it grows with the batch."""
+        return BATCH in self.letters
+
+    def __str__(self) -> str:
+        """Return the size as a product."""
+        return "*".join([str(self.number)] * (self.number != 1) + list(self.letters)) or "1"
+
+
+ONE = Size(1)
+B = Size(1, (BATCH,))
+
+Sizes = tuple[Size, ...]
+
+
+def times(*sizes: Size) -> Size:
+    """Return the product of `sizes`. Raises OverflowError if it is one that no tensor has."""
+    number = 1
+    letters: list[str] = []
+    for size in sizes:
+        number *= size.number
+        letters += size.letters
+    # Chains of multiplications in a hostile file would double the product's length each time.
+    if len(letters) > _MOST_LETTERS or abs(number) >= 1 << 63:
+        msg = "a dim is the product of too many others"
+        raise OverflowError(msg)
+    # Zero times anything is the same zero, so that equal sizes compare equal.
+    return Size(number, tuple(sorted(letters)) if number else ())
+
+
+def over(size: Size, by: Size) -> Size | None:
+    """Return `size` divided by `by`, None if it is not known to divide evenly."""
+    if by.number == 0 or size.number % by.number:
+        return None
+    left = Counter(size.letters)
+    left.subtract(by.letters)
+    if any(count < 0 for count in left.values()):
+        return None
+    return Size(size.number // by.number, tuple(sorted(left.elements())))
 
 
 class Mixed(Exception):
@@ -31,6 +87,11 @@ class Unclear(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+def give_up(reason: str) -> NoReturn:
+    """Raise Unclear."""
+    raise Unclear(reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +125,7 @@ class RowTensor:
     def dims(self) -> Sizes:
         """The shape. Raises Unclear if it is not known."""
         if self.shape is None:
-            msg = "the number of dims of a tensor is not known"
-            raise Unclear(msg)
+            give_up("the number of dims of a tensor is not known")
         return self.shape
 
     @property
@@ -92,6 +152,21 @@ class RowTensor:
         """Return a tensor computed of this one, with another shape; no longer known numbers."""
         return replace(self, shape=shape, axis=axis, numbers=None)
 
+    def resized(self, dim: int, size: Size) -> "RowTensor":
+        """Return a tensor computed of this one, one dim of which has another length."""
+        return self.shaped((*self.dims[:dim], size, *self.dims[dim + 1 :]), self.axis)
+
+    def widened(self, place: int, size: Size) -> "RowTensor":
+        """Return a tensor computed of this one, with one more dim, at `place`."""
+        dims = (*self.dims[:place], size, *self.dims[place:])
+        return self.shaped(dims, None if self.axis is None else self.axis + (place <= self.axis))
+
+    def narrowed(self, gone: Collection[int]) -> "RowTensor":
+        """Return a tensor computed of this one, without dims other than the batch."""
+        dims = tuple(size for n, size in enumerate(self.dims) if n not in gone)
+        # `and` keeps both None, and 0: nothing can have gone before dim 0.
+        return self.shaped(dims, self.axis and self.axis - sum(n < self.axis for n in gone))
+
     def same(self) -> "RowTensor":
         """Return what has the same rows in the same places, but other elements."""
         return replace(self, numbers=None)
@@ -107,27 +182,9 @@ class LostTensor:
 def at(axis: object, rank: int) -> int:
     """Return a dim's index from the start. Raises Unclear if it is none."""
     if not isinstance(axis, int) or not -rank <= axis < rank:
-        msg = f"{axis} is no dim of a tensor with {rank}"
-        raise Unclear(msg)
+        give_up(f"{axis} is no dim of a tensor with {rank}")
     # Negative axes count from the end (ONNX, in all operators that have axes).
     return axis % rank
-
-
-def mixes(node: RowNode, what: str) -> Mixed:
-    """Return the error for an operator that does `what`."""
-    return Mixed(f"{node} {what}")
-
-
-def scaled(node: RowNode, what: str) -> Mixed:
-    """Return the error for an operator whose scale is that of all rows."""
-    return Mixed(f"{node} {what}", is_scale=True)
-
-
-def along(node: RowNode, value: RowTensor, axes: Iterable[int]) -> None:
-    """Raise Mixed if the operator works along the batch dim."""
-    for axis in axes:
-        if value.axis is not None and axis == value.axis:
-            raise mixes(node, f"works along dim {axis}, the batch")
 
 
 def side_by_side(rows: Sequence[RowTensor]) -> RowTensor:
@@ -136,8 +193,7 @@ def side_by_side(rows: Sequence[RowTensor]) -> RowTensor:
     Raises Unclear if they have not.
     """
     if len({(value.outer, value.inner) for value in rows}) > 1:
-        msg = "its inputs have their rows in different places"
-        raise Unclear(msg)
+        give_up("its inputs have their rows in different places")
     return rows[0]
 
 
@@ -157,24 +213,10 @@ def integers_of(value: RowTensor | None) -> list[int] | None:
     return [size.number for size in sizes]
 
 
-def given(values: Sequence[RowTensor | None], index: int) -> RowTensor | None:
-    """Return an optional input."""
-    return values[index] if index < len(values) else None
-
-
-def needed(values: Sequence[RowTensor | None], index: int) -> RowTensor:
-    """Return an input that is not optional. Raises Unclear if it is missing."""
-    found = given(values, index)
-    if found is None:
-        msg = f"input {index} is missing"
-        raise Unclear(msg)
-    return found
-
-
-def plain(node: RowNode, values: Iterable[RowTensor | None], what: str) -> None:
-    """Raise Mixed unless all `values` are the same for all rows; `what` they are for `node`."""
-    if any(value is not None and not value.is_plain for value in values):
-        raise mixes(node, f"has {what} that depend on the rows")
+def count_of(value: RowTensor | None) -> int | None:
+    """Return how many elements a list has, None if that is not known."""
+    dims = () if value is None else value.shape or ()
+    return dims[0].number if dims and not any(size.letters for size in dims) else None
 
 
 def grid_of(value: RowTensor) -> Any:

@@ -13,30 +13,17 @@ from functools import partial
 from inferd.core.rows import DEPENDENT, INDEPENDENT, OPEN, Verdict
 from inferd.formats.onnx_graph import GraphInput, OnnxFile, OnnxGraph, read_model
 from inferd.formats.protobuf import Malformed
-from inferd.rows import (
-    classical,
-    dims,
-    elementwise,
-    lengths,
-    maths,
-    nets,
-    picks,
-    pieces,
-    resize,
-)
-from inferd.rows.flow import RowFlow, Rule, Scope
-from inferd.rows.size import ONE, B, Size, Sizes
-from inferd.rows.value import LostTensor, Mixed, RowTensor, Unclear
+from inferd.rows import classical, control, dims, elementwise, maths, nets, pieces
+from inferd.rows.flow import RowFlow, Rules, Scope
+from inferd.rows.value import ONE, B, LostTensor, Mixed, RowTensor, Size, Sizes, Unclear, give_up
 
 log = logging.getLogger("inferd.backends")
 
-RULES: dict[tuple[str, str], Rule] = {
+RULES: Rules = {
+    **control.RULES,
     **elementwise.RULES,
-    **lengths.RULES,
     **dims.RULES,
-    **picks.RULES,
     **pieces.RULES,
-    **resize.RULES,
     **maths.RULES,
     **nets.RULES,
     **classical.RULES,
@@ -147,8 +134,7 @@ def given_rows(flow: RowFlow, port: GraphInput) -> RowTensor:
     """Return an input of a graph as rows. Raises Mixed, or Unclear if it is not known to be."""
     if not port.dims:
         what = "no dims" if port.dims == () else "an unknown number of dims"
-        msg = f"input '{port.name}' has {what}"
-        raise Unclear(msg)
+        give_up(f"input '{port.name}' has {what}")
     # A fixed number in the file is what ONNX Runtime insists on: batches of other sizes fail.
     if port.dims[0] >= 0:
         msg = f"dim 0 of input '{port.name}' is {port.dims[0]} in the file, and no batch dim"

@@ -5,12 +5,11 @@ is a number that is computed from sizes; all others are themselves.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from inferd.formats.onnx_graph import RowNode
-from inferd.rows.flow import RowFlow
-from inferd.rows.size import Size
-from inferd.rows.value import LostTensor, RowTensor, Unclear
+from inferd.rows.flow import FollowedCall, RowFlow
+from inferd.rows.value import LostTensor, RowTensor, Size, Unclear, give_up
 
 OF_ELEMENTS = frozenset((
     "W_prepack", "align_corners", "allow_tf32", "alpha", "approximate", "benchmark", "beta",
@@ -72,15 +71,14 @@ def as_rows(value: object) -> RowTensor:
         return RowTensor((), numbers=(Size(int(value)),))
     if isinstance(value, float):
         return RowTensor((), numbers=(value,))
-    msg = f"{type(value).__name__} is no tensor"
-    raise Unclear(msg)
+    give_up(f"{type(value).__name__} is no tensor")
 
 
-class AtenCall:
+class AtenCall(FollowedCall):
     """An operator's `name`, without its overload, and its arguments by name."""
 
     def __init__(self, flow: RowFlow, name: str, arguments: Mapping[str, object]) -> None:
-        self.flow = flow
+        super().__init__(flow, RowNode(name, "", "", [], [], {}))
         self.name = name
         self.arguments = arguments
         self._read: set[str] = set()
@@ -92,11 +90,9 @@ class AtenCall:
         """
         for name in self.arguments.keys() - self._read:
             if any(not as_rows(one).is_plain for one in handles_in(self.arguments[name])):
-                msg = f"{self.name}: its {name} depends on the rows, or on their number"
-                raise Unclear(msg)
+                self.unclear(f"its {name} depends on the rows, or on their number")
             if name not in OF_ELEMENTS:
-                msg = f"{self.name}: it is not known what its {name} does"
-                raise Unclear(msg)
+                self.unclear(f"it is not known what its {name} does")
 
     def apply(self, op: str, *values: RowTensor | None, **attributes: object) -> list[RowTensor]:
         """Return what an operator of ONNX makes of `values`. Raises Mixed, Unclear."""
@@ -110,9 +106,9 @@ class AtenCall:
         """Return the first output of an operator of ONNX. Raises Mixed, Unclear."""
         return self.apply(op, *values, **attributes)[0]
 
-    def node(self) -> RowNode:
-        """Return the call as a node, for error texts."""
-        return RowNode(self.name, "", "", [], [], {})
+    def unclear(self, why: str) -> NoReturn:
+        """Raise Unclear, with the name of the operator."""
+        give_up(f"{self.name}: {why}")
 
     def raw(self, name: str, default: Any = None) -> Any:
         """Return an argument as it is, `default` if it was left out or is None."""
@@ -125,8 +121,7 @@ class AtenCall:
         """Return an argument that is no tensor and not computed. Raises Unclear if it is."""
         value = self.raw(name, default)
         if any(handles_in(value)):
-            msg = f"{self.name}: its {name} is not known"
-            raise Unclear(msg)
+            self.unclear(f"its {name} is not known")
         return value
 
     def rows(self, name: str = "self") -> RowTensor:
@@ -147,8 +142,7 @@ class AtenCall:
         """Return an argument that is a known integer. Raises Unclear."""
         value = self.raw(name, default)
         if not isinstance(value, int):
-            msg = f"{self.name}: its {name} is not known"
-            raise Unclear(msg)
+            self.unclear(f"its {name} is not known")
         return value
 
     def integers(self, name: str) -> list[int] | None:
@@ -158,8 +152,7 @@ class AtenCall:
             return None
         listed = list(value) if isinstance(value, list | tuple) else [value]
         if not all(isinstance(one, int) for one in listed):
-            msg = f"{self.name}: its {name} is not known"
-            raise Unclear(msg)
+            self.unclear(f"its {name} is not known")
         return listed
 
     def sizes(self, name: str) -> RowTensor:

@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 
 from inferd.backends.pytorch.rows.call import AtenCall, as_rows
-from inferd.backends.pytorch.rows.dims import Rule, constant, swapped
-from inferd.rows.flow import steps_through
-from inferd.rows.size import ONE, Size, times
-from inferd.rows.value import RowTensor, Unclear, along, at, mixes, plain, scaled
+from inferd.backends.pytorch.rows.dims import Rule, being, constant, swapped
+from inferd.rows.value import ONE, RowTensor, Size, at, times
 
 _POINTWISE = (
     "abs", "acos", "acosh", "add", "addcdiv", "addcmul", "angle", "asin", "asinh", "atan", "atan2",
@@ -81,9 +79,9 @@ def _one_hot(call: AtenCall) -> RowTensor:
     value, count = call.rows(), call.integer("num_classes", -1)
     # -1 means the largest element plus one, and here that is taken over all rows.
     if count < 0 and not value.is_plain:
-        raise mixes(call.node(), "makes as many classes as the largest of all rows says")
+        call.mixes("makes as many classes as the largest of all rows says")
     classes = call.flow.letter() if count < 0 else Size(count)
-    return value.shaped((*value.dims, classes), value.axis)
+    return value.widened(value.rank, classes)
 
 
 def _dynamic(call: AtenCall) -> RowTensor:
@@ -91,9 +89,9 @@ def _dynamic(call: AtenCall) -> RowTensor:
     value = call.rows("X")
     if not call.flow.takes_scales and not value.is_plain:
         what = "is dynamic quantisation: its scale is taken from all rows together"
-        raise scaled(call.node(), what)
-    along(call.node(), value, [value.rank - 1])
-    return value.shaped((*value.dims[:-1], call.flow.letter()), value.axis)
+        call.mixes(what, is_scale=True)
+    call.along(value, [value.rank - 1])
+    return value.resized(value.rank - 1, call.flow.letter())
 
 
 def _encoder(call: AtenCall) -> RowTensor | list[RowTensor]:
@@ -101,17 +99,14 @@ def _encoder(call: AtenCall) -> RowTensor | list[RowTensor]:
     names = [name for name in ("src", "query", "key", "value") if name in call.arguments]
     rows = [call.rows(name) for name in names]
     if call.raw("mask") is not None or any(value.rank != 3 for value in rows):
-        msg = f"{call.name}: its mask, or its inputs, are not known"
-        raise Unclear(msg)
+        call.unclear("its mask, or its inputs, are not known")
     weights = [name for name in call.arguments if "weight_" in name or "bias" in name]
     weights += [name for name in ("qkv_weight", "proj_weight") if name in call.arguments]
-    plain(call.node(), [call.maybe(name) for name in weights], "weights")
+    call.plain([call.maybe(name) for name in weights], "weights")
     for value in rows:
-        along(call.node(), value, [1, 2])
+        call.along(value, [1, 2])
     call.flow.join(*rows)
-    made = call.one(
-        "Sum", *(value.shaped((*value.dims[:1], ONE, ONE), value.axis) for value in rows)
-    )
+    made = call.one("Sum", *(value.resized(1, ONE).resized(2, ONE) for value in rows))
     whole = made.shaped(rows[0].dims, made.axis)
     if names[0] != "query":
         return whole
@@ -127,9 +122,9 @@ def _where(call: AtenCall) -> RowTensor:
 
 def _prelu(call: AtenCall) -> RowTensor:
     value, weight = call.rows(), call.rows("weight")
-    plain(call.node(), [weight], "weights")
+    call.plain([weight], "weights")
     if weight.dims not in ((), (ONE,)):
-        along(call.node(), value, [1])
+        call.along(value, [1])
     return value.same()
 
 
@@ -140,23 +135,22 @@ def _same(call: AtenCall) -> RowTensor:
 
 def _dropout(call: AtenCall) -> RowTensor:
     if call.known("train") is not False:
-        raise mixes(call.node(), "draws random numbers, for training")
+        call.mixes("draws random numbers, for training")
     return call.rows("self" if "self" in call.arguments else "input").same()
 
 
 def _slope(call: AtenCall) -> RowTensor:
     if call.known("training") is not False or call.known("generator") is not None:
-        raise mixes(call.node(), "draws random numbers, for training")
+        call.mixes("draws random numbers, for training")
     return call.rows().same()
 
 
 def _along(call: AtenCall) -> RowTensor:
     value = call.rows()
     dim = at(call.integer("dim", -1), value.rank)
-    along(call.node(), value, [dim])
+    call.along(value, [dim])
     if call.name == "glu":
-        shape = (*value.dims[:dim], call.flow.letter(), *value.dims[dim + 1 :])
-        return value.shaped(shape, value.axis)
+        return value.resized(dim, call.flow.letter())
     return value.same()
 
 
@@ -185,7 +179,7 @@ def _extreme(call: AtenCall) -> RowTensor | list[RowTensor]:
 
 def _sorted(call: AtenCall) -> list[RowTensor]:
     value = call.rows()
-    along(call.node(), value, [at(call.integer("dim", -1), value.rank)])
+    call.along(value, [at(call.integer("dim", -1), value.rank)])
     return [value.same(), value.same()]
 
 
@@ -197,14 +191,6 @@ def _top(call: AtenCall) -> list[RowTensor]:
     count = as_rows(call.raw("k"))
     made = call.apply("TopK", call.rows(), count, axis=call.integer("dim", -1))
     return made[:2]
-
-
-def _all_rows(call: AtenCall) -> RowTensor:
-    return call.one("NonZero", call.rows())
-
-
-def _random(call: AtenCall) -> RowTensor:
-    return call.one("RandomNormal")
 
 
 def _matmul(call: AtenCall) -> RowTensor:
@@ -223,7 +209,7 @@ def _addmm(call: AtenCall) -> RowTensor:
     names = ("batch1", "batch2") if "batch1" in call.arguments else ("mat1", "mat2")
     added, product = call.rows(), call.one("MatMul", *(call.rows(name) for name in names))
     if added.axis is not None and product.axis is None:
-        raise mixes(call.node(), "adds rows to a product that has one for all")
+        call.mixes("adds rows to a product that has one for all")
     return call.one("Sum", added, product)
 
 
@@ -235,14 +221,13 @@ def _einsum(call: AtenCall) -> RowTensor:
 def _attention(call: AtenCall) -> RowTensor:
     """scaled_dot_product_attention: softmax(query keys^T + mask) value."""
     if call.known("enable_gqa"):
-        msg = f"{call.name}: its groups of heads are not known"
-        raise Unclear(msg)
+        call.unclear("its groups of heads are not known")
     if call.known("dropout_p"):
-        raise mixes(call.node(), "draws random numbers, for training")
+        call.mixes("draws random numbers, for training")
     query, keys, mask = call.rows("query"), call.rows("key"), call.maybe("attn_mask")
     # A row would then attend to those before it in the batch.
     if call.known("is_causal") and query.axis == query.rank - 2:
-        raise mixes(call.node(), "hides from each row what is behind its place in the batch")
+        call.mixes("hides from each row what is behind its place in the batch")
     scores = call.one("MatMul", query, swapped(call, keys, -2, -1))
     if mask is not None:
         scores = call.one("Sum", scores, mask)
@@ -253,8 +238,7 @@ def _conv(call: AtenCall) -> RowTensor:
     value, weight = call.rows("input"), call.rows("weight")
     count = weight.rank - 2
     if value.rank != weight.rank or count < 1:
-        msg = f"{call.name}: its input is no batch of images"
-        raise Unclear(msg)
+        call.unclear("its input is no batch of images")
     bias = call.maybe("bias")
     if call.known("transposed", "transpose" in call.name):
         for name in ("stride", "padding", "dilation"):  # images become as large as they may
@@ -291,9 +275,9 @@ def _batch_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
     is_training = call.known("training", True) is not False
     trains = None in means or (is_training and "no_training" not in call.name)
     if trains and value.axis is not None:
-        raise mixes(call.node(), "takes the mean of the whole batch, as in training")
-    plain(call.node(), [*means, call.maybe("weight"), call.maybe("bias")], "weights")
-    along(call.node(), value, [1])
+        call.mixes("takes the mean of the whole batch, as in training")
+    call.plain([*means, call.maybe("weight"), call.maybe("bias")], "weights")
+    call.along(value, [1])
     # The means and deviations are those of the model, or nothing.
     return [value.same(), *[RowTensor(None)] * 2] if "native" in call.name else value.same()
 
@@ -302,8 +286,8 @@ def _layer_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
     value = call.rows("self" if "self" in call.arguments else "input")
     count = len(call.known("normalized_shape", []))
     weights = [call.maybe("weight"), call.maybe("bias")]
-    plain(call.node(), weights, "weights")
-    along(call.node(), value, range(value.rank - count, value.rank))
+    call.plain(weights, "weights")
+    call.along(value, range(value.rank - count, value.rank))
     if "native" not in call.name:
         return value.same()
     start = value.rank - count
@@ -314,14 +298,13 @@ def _layer_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
 
 def _group_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
     value = call.rows("self" if "self" in call.arguments else "input")
-    plain(call.node(), [call.maybe("weight"), call.maybe("bias")], "weights")
-    along(call.node(), value, range(1, value.rank))
+    call.plain([call.maybe("weight"), call.maybe("bias")], "weights")
+    call.along(value, range(1, value.rank))
     if "native" in call.name:
         # The kernel goes by these numbers, not by the dims: others with the same product mix rows.
         said = [as_rows(call.raw(name)).numbers for name in ("N", "C", "HxW")]
         if said != [(one,) for one in (*value.dims[:2], times(*value.dims[2:]))]:
-            msg = f"{call.name}: it is told of other images than it gets"
-            raise Unclear(msg)
+            call.unclear("it is told of other images than it gets")
         stats = value.shaped((value.dims[0], call.flow.letter()), value.axis)
         return [value.same(), stats, stats]
     return value.same()
@@ -330,8 +313,8 @@ def _group_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
 def _instance_norm(call: AtenCall) -> RowTensor:
     value = call.rows("input")
     names = ("weight", "bias", "running_mean", "running_var")
-    plain(call.node(), [call.maybe(name) for name in names], "weights")
-    along(call.node(), value, range(1, value.rank))
+    call.plain([call.maybe(name) for name in names], "weights")
+    call.along(value, range(1, value.rank))
     return value.same()
 
 
@@ -345,8 +328,7 @@ def _pool(call: AtenCall) -> RowTensor | list[RowTensor]:
     count = _spatial(call)
     window = _spread(window, count)
     if value.rank != count + 2 or len(window) != count:
-        msg = f"{call.name}: its input is no batch of images"
-        raise Unclear(msg)
+        call.unclear("its input is no batch of images")
     pads = _spread(call.integers("padding") or [0], count)
     made = call.one(
         "MaxPool",
@@ -366,9 +348,8 @@ def _resized(call: AtenCall) -> RowTensor | list[RowTensor]:
     value = call.rows("input" if "input" in call.arguments else "self")
     count = _spatial(call)
     if value.rank != count + 2:
-        msg = f"{call.name}: its input is no batch of images"
-        raise Unclear(msg)
-    along(call.node(), value, range(2, value.rank))
+        call.unclear("its input is no batch of images")
+    call.along(value, range(2, value.rank))
     sizes = call.raw("output_size")
     _check_sizes(call)
     is_known = isinstance(sizes, list | tuple) and all(isinstance(one, int) for one in sizes)
@@ -386,37 +367,36 @@ def _check_sizes(call: AtenCall) -> None:
         given = call.raw(name, [])
         for one in given if isinstance(given, list | tuple) else [given]:
             if one is not None and not as_rows(one).is_plain:
-                raise mixes(call.node(), "resizes as the number of rows says")
+                call.mixes("resizes as the number of rows says")
 
 
 def _recurrent(call: AtenCall) -> list[RowTensor]:
     value, states = call.rows("input"), call.raw("hx")
     if "batch_sizes" in call.arguments or value.rank != 3:
-        msg = f"{call.name}: its sequences are packed, or no batch"
-        raise Unclear(msg)
+        call.unclear("its sequences are packed, or no batch")
     # Without batch_first the first dim has the steps (torch.nn.LSTM).
     batch = 0 if call.known("batch_first", False) else 1
     if value.axis == 1 - batch:
-        raise steps_through(call.node(), 1 - batch)
-    along(call.node(), value, [2])
+        call.steps_through(1 - batch)
+    call.along(value, [2])
     if value.axis is None:
-        msg = f"{call.name}: its sequence is the same for all rows"
-        raise Unclear(msg)
+        call.unclear("its sequence is the same for all rows")
     if call.known("train", False) and call.known("dropout", 0.0):
-        raise mixes(call.node(), "draws random numbers, for training")
-    plain(call.node(), [as_rows(one) for one in call.raw("params", [])], "weights")
+        call.mixes("draws random numbers, for training")
+    call.plain([as_rows(one) for one in call.raw("params", [])], "weights")
     given = [as_rows(one) for one in (states if isinstance(states, list | tuple) else [states])]
     for state in given:
         # States are [layers, batch, features], whatever batch_first says (torch.nn.LSTM).
         if (state.axis, state.outer, state.inner) != (1, value.outer, value.inner):
             if state.axis is None and state.dims[1] == ONE:
-                raise mixes(call.node(), "gets the state of one fixed row")
-            msg = f"{call.name}: its states are not those of the rows"
-            raise Unclear(msg)
+                call.mixes("gets the state of one fixed row")
+            call.unclear("its states are not those of the rows")
     call.flow.join(value, *given)
     made = value.shaped((*value.dims[:2], call.flow.letter()), value.axis)
     return [made, *(state.same() for state in given)]
 
+
+_FINDING, _RANDOM = being("NonZero", "self"), being("RandomNormal")
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_POINTWISE, _pointwise),
@@ -443,9 +423,11 @@ RULES: dict[str, Rule] = {
     **{f"_upsample_nearest_exact{n}d": _resized for n in (1, 2, 3)},
     **dict.fromkeys(_INTERPOLATED, _resized),
     **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), _recurrent),
-    **dict.fromkeys(("nonzero", "masked_select", "bincount", "histc", "_unique2"), _all_rows),
-    **dict.fromkeys(("rand", "randn", "randint", "rand_like", "randn_like", "bernoulli"), _random),
-    **dict.fromkeys(("multinomial", "normal", "randperm", "poisson"), _random),
+    **dict.fromkeys(
+        ("nonzero", "masked_select", "bincount", "histc", "_unique2"), being("NonZero", "self")
+    ),
+    **dict.fromkeys(("rand", "randn", "randint", "rand_like", "randn_like", "bernoulli"), _RANDOM),
+    **dict.fromkeys(("multinomial", "normal", "randperm", "poisson"), _RANDOM),
     "argsort": _argsort,
     "einsum": _einsum,
     "linear_dynamic": _dynamic,

@@ -1,11 +1,10 @@
 """Rules of ATen operators that change, repeat, rearrange or pick dims."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from inferd.backends.pytorch.rows.call import AtenCall, Handle, as_rows, lengths
-from inferd.rows.size import ONE, Size, times
-from inferd.rows.value import RowTensor, Unclear, along, at, mixes
+from inferd.rows.value import ONE, RowTensor, Size, at, times
 
 Rule = Callable[[AtenCall], Any]
 """Returns what an operator makes of its arguments: RowTensors, lists of them, or numbers."""
@@ -19,7 +18,20 @@ _MOST_PARTS = 1000
 
 def constant(*numbers: int) -> RowTensor:
     """Return a tensor of known integers."""
-    return RowTensor((Size(len(numbers)),), numbers=tuple(Size(one) for one in numbers))
+    return lengths(numbers)
+
+
+def being(op: str, *names: str, axis: str = "") -> Rule:
+    """Return the rule of what does as an operator of ONNX does with these tensors.
+
+    The argument `axis` is the dim along which it works.
+    """
+
+    def rule(call: AtenCall) -> RowTensor:
+        along = {"axis": call.integer(axis)} if axis else {}
+        return call.one(op, *(call.rows(name) for name in names), **along)
+
+    return rule
 
 
 def _view(call: AtenCall) -> RowTensor:
@@ -79,10 +91,6 @@ def _matrix_t(call: AtenCall) -> RowTensor:
     return swapped(call, call.rows(), -2, -1)
 
 
-def _numpy_t(call: AtenCall) -> RowTensor:
-    return call.one("Transpose", call.rows())
-
-
 def _movedim(call: AtenCall) -> RowTensor:
     value = call.rows()
     sources = [at(one, value.rank) for one in call.integers("source") or []]
@@ -100,10 +108,9 @@ def _squeeze(call: AtenCall) -> RowTensor:
     for dim in chosen:
         size = value.dims[dim]
         if dim == value.axis:
-            raise mixes(call.node(), "takes the batch dim away from a single row")
+            call.mixes("takes the batch dim away from a single row")
         if size.letters:
-            msg = f"{call.name}: it is not known whether dim {dim} is 1"
-            raise Unclear(msg)
+            call.unclear(f"it is not known whether dim {dim} is 1")
         if size == ONE:
             gone.append(dim)
     return call.one("Squeeze", value, constant(*gone)) if gone else value
@@ -122,7 +129,7 @@ def _expand(call: AtenCall) -> RowTensor:
         if number == Size(-1) and place >= first:
             numbers[place] = value.dims[place - first]
     if value.axis is not None and numbers[first + value.axis] == ONE:
-        raise mixes(call.node(), "makes one row of any number of them")
+        call.mixes("makes one row of any number of them")
     made = RowTensor(wanted.shape, wanted.axis, numbers=tuple(numbers), counts=wanted.counts)
     return call.one("Expand", value, made)
 
@@ -151,51 +158,37 @@ def _stack(call: AtenCall) -> RowTensor:
     return call.one("Concat", *wide, axis=dim)
 
 
-def _pieces(call: AtenCall, dim: int, sizes: Sequence[Size]) -> list[RowTensor]:
-    value = call.rows()
-    dim = at(dim, value.rank)
-    along(call.node(), value, [dim])
-    return [
-        value.shaped((*value.dims[:dim], size, *value.dims[dim + 1 :]), value.axis)
-        for size in sizes
-    ]
-
-
 def _split(call: AtenCall) -> list[RowTensor]:
     """Split, split_with_sizes and chunk."""
-    value, dim = call.rows(), call.integer("dim", 0)
-    whole = value.dims[at(dim, value.rank)]
-    along(call.node(), value, [at(dim, value.rank)])
+    value = call.rows()
+    dim = at(call.integer("dim", 0), value.rank)
+    whole = value.dims[dim]
+    call.along(value, [dim])
     sizes = call.integers("split_sizes" if "split_sizes" in call.arguments else "split_size")
-    if sizes is not None and len(sizes) > 1:
-        return _pieces(call, dim, [Size(one) for one in sizes])
-    if whole.letters:
-        msg = f"{call.name}: the number of its parts is not known"
-        raise Unclear(msg)
-    if sizes is not None and isinstance(call.raw("split_sizes"), list | tuple):
-        return _pieces(call, dim, [Size(one) for one in sizes])
+    if sizes is None or len(sizes) < 2:
+        if whole.letters:
+            call.unclear("the number of its parts is not known")
+        if not isinstance(call.raw("split_sizes"), list | tuple):
+            sizes = _even_parts(call, whole.number, sizes)
+    return [value.resized(dim, Size(one)) for one in sizes or ()]
+
+
+def _even_parts(call: AtenCall, whole: int, size: list[int] | None) -> list[int]:
     # chunk(n) rounds the length of its parts up, so it may make fewer than n of them.
-    each = sizes[0] if sizes else -(-whole.number // max(call.integer("chunks"), 1))
-    if each < 1 or whole.number // each > _MOST_PARTS:
-        msg = f"{call.name}: it makes {_MOST_PARTS} parts or more, or empty ones"
-        raise Unclear(msg)
-    starts = range(0, whole.number, each)
-    return _pieces(call, dim, [Size(min(each, whole.number - start)) for start in starts])
+    each = size[0] if size else -(-whole // max(call.integer("chunks"), 1))
+    if each < 1 or whole // each > _MOST_PARTS:
+        call.unclear(f"it makes {_MOST_PARTS} parts or more, or empty ones")
+    return [min(each, whole - start) for start in range(0, whole, each)]
 
 
 def _unbind(call: AtenCall) -> list[RowTensor]:
     value, dim = call.rows(), call.integer("dim", 0)
     dim = at(dim, value.rank)
-    along(call.node(), value, [dim])
+    call.along(value, [dim])
     if value.dims[dim].letters or value.dims[dim].number > _MOST_PARTS:
-        msg = f"{call.name}: the number of its parts is not known"
-        raise Unclear(msg)
+        call.unclear("the number of its parts is not known")
     places = range(value.dims[dim].number)
-    return [call.one("Gather", value, _index(place), axis=dim) for place in places]
-
-
-def _index(number: int) -> RowTensor:
-    return RowTensor((), numbers=(Size(number),))
+    return [call.one("Gather", value, as_rows(place), axis=dim) for place in places]
 
 
 def _slice(call: AtenCall) -> RowTensor:
@@ -206,32 +199,13 @@ def _slice(call: AtenCall) -> RowTensor:
 
 def _narrow(call: AtenCall) -> RowTensor:
     value, dim = call.rows(), call.integer("dim")
-    along(call.node(), value, [at(dim, value.rank)])
-    shape = list(value.dims)
-    length = as_rows(call.raw("length"))
-    if not length.is_plain or not as_rows(call.raw("start")).is_plain:
-        raise mixes(call.node(), "takes a piece that the rows say")
+    call.along(value, [at(dim, value.rank)])
+    length = call.rows("length")
+    if not length.is_plain or not call.rows("start").is_plain:
+        call.mixes("takes a piece that the rows say")
     known = length.numbers[0] if length.numbers else None
-    shape[at(dim, value.rank)] = known if isinstance(known, Size) else call.flow.letter()
-    return value.shaped(tuple(shape), value.axis)
-
-
-def _select(call: AtenCall) -> RowTensor:
-    index = as_rows(call.raw("index"))
-    return call.one("Gather", call.rows(), index, axis=call.integer("dim"))
-
-
-def _index_select(call: AtenCall) -> RowTensor:
-    return call.one("Gather", call.rows(), call.rows("index"), axis=call.integer("dim"))
-
-
-def _embedding(call: AtenCall) -> RowTensor:
-    weight = call.rows("weight")
-    return call.one("Gather", weight, call.rows("indices"), axis=0)
-
-
-def _gather(call: AtenCall) -> RowTensor:
-    return call.one("GatherElements", call.rows(), call.rows("index"), axis=call.integer("dim"))
+    size = known if isinstance(known, Size) else call.flow.letter()
+    return value.resized(at(dim, value.rank), size)
 
 
 def _advanced(call: AtenCall) -> RowTensor:
@@ -239,13 +213,11 @@ def _advanced(call: AtenCall) -> RowTensor:
     value, given = call.rows(), list(call.raw("indices", []))
     places = [n for n, one in enumerate(given) if one is not None]
     if not all(isinstance(one, Handle) and one.is_integer for one in given if one is not None):
-        msg = f"{call.name}: it is not known whether it looks up places or picks by a mask"
-        raise Unclear(msg)
+        call.unclear("it is not known whether it looks up places or picks by a mask")
     if places == [0, 1]:
         return _of_own_rows(call, value, *(as_rows(one) for one in given[:2]))
     if len(places) != 1:
-        msg = f"{call.name}: it looks up places along several dims"
-        raise Unclear(msg)
+        call.unclear("it looks up places along several dims")
     return call.one("Gather", value, as_rows(given[places[0]]), axis=places[0])
 
 
@@ -254,8 +226,7 @@ def _of_own_rows(
 ) -> RowTensor:
     """x[arange(len(x)), i]: in each row, the place that i says."""
     if not places.is_place or others.axis != 0 or others.rank != 1 or places.rank != 1:
-        msg = f"{call.name}: it looks up places along several dims"
-        raise Unclear(msg)
+        call.unclear("it looks up places along several dims")
     last = constant(-1)
     both = [call.one("Unsqueeze", one, last) for one in (places, others)]
     return call.one("GatherND", value, call.one("Concat", *both, axis=1))
@@ -263,14 +234,14 @@ def _of_own_rows(
 
 def _flip(call: AtenCall) -> RowTensor:
     value = call.rows()
-    along(call.node(), value, [at(dim, value.rank) for dim in call.integers("dims") or []])
+    call.along(value, [at(dim, value.rank) for dim in call.integers("dims") or []])
     return value.same()
 
 
 def _roll(call: AtenCall) -> RowTensor:
     value, dims = call.rows(), call.integers("dims")
     # Without dims, roll shifts the flattened tensor, so across all of them.
-    along(call.node(), value, [at(dim, value.rank) for dim in dims] if dims else range(value.rank))
+    call.along(value, [at(dim, value.rank) for dim in dims] if dims else range(value.rank))
     return value.same()
 
 
@@ -281,8 +252,7 @@ def _triangle(call: AtenCall) -> RowTensor:
 def _pad(call: AtenCall) -> RowTensor:
     value, listed = call.rows(), call.integers("pad" if "pad" in call.arguments else "padding")
     if listed is None or len(listed) % 2 or len(listed) > 2 * value.rank:
-        msg = f"{call.name}: how much it fills is not known"
-        raise Unclear(msg)
+        call.unclear("how much it fills is not known")
     begins, ends = [0] * value.rank, [0] * value.rank
     # PyTorch lists pads in pairs, from the last dim backwards.
     for n in range(len(listed) // 2):
@@ -292,7 +262,7 @@ def _pad(call: AtenCall) -> RowTensor:
 
 def _pixel_shuffle(call: AtenCall) -> RowTensor:
     value = call.rows()
-    along(call.node(), value, range(value.rank - 3, value.rank))
+    call.along(value, range(value.rank - 3, value.rank))
     return value.shaped((*value.dims[:-3], *call.flow.letters(3)), value.axis)
 
 
@@ -309,7 +279,7 @@ def _filled(call: AtenCall) -> RowTensor:
 
 def _check_filling(call: AtenCall) -> None:
     if not as_rows(call.raw("fill_value", 0)).is_plain:
-        raise mixes(call.node(), "fills a tensor with what rows, or their number, say")
+        call.mixes("fills a tensor with what rows, or their number, say")
 
 
 def _like(call: AtenCall) -> RowTensor:
@@ -341,9 +311,7 @@ def _rank(call: AtenCall) -> int:
     return call.rows().rank
 
 
-def _numel(call: AtenCall) -> RowTensor:
-    return call.one("Size", call.rows())
-
+_SELECT = being("Gather", "self", "index", axis="dim")
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("view", "reshape", "_unsafe_view", "view_copy"), _view),
@@ -357,28 +325,27 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
     **dict.fromkeys(("split", "split_with_sizes", "chunk", "split_copy"), _split),
     **dict.fromkeys(("slice", "slice_copy"), _slice),
-    **dict.fromkeys(("select", "select_copy"), _select),
+    **dict.fromkeys(("select", "select_copy", "index_select"), _SELECT),
     **dict.fromkeys(("constant_pad_nd", "pad", "reflection_pad1d", "reflection_pad2d"), _pad),
     **dict.fromkeys(("replication_pad1d", "replication_pad2d", "replication_pad3d"), _pad),
     **dict.fromkeys(("zeros", "ones", "full", "new_zeros", "new_ones", "new_full"), _filled),
     **dict.fromkeys(("zeros_like", "ones_like", "full_like"), _like),
     **dict.fromkeys(("tril", "triu"), _triangle),
     **dict.fromkeys(("size", "sym_size"), _size),
-    **dict.fromkeys(("numel", "sym_numel"), _numel),
+    **dict.fromkeys(("numel", "sym_numel"), being("Size", "self")),
     "adjoint": _matrix_t,
     "arange": _arange,
     "dim": _rank,
-    "embedding": _embedding,
+    "embedding": being("Gather", "weight", "indices"),
     "expand_as": _expand_as,
     "flatten": _flatten,
     "flip": _flip,
-    "gather": _gather,
+    "gather": being("GatherElements", "self", "index", axis="dim"),
     "index": _advanced,
-    "index_select": _index_select,
     "len": _count,
     "mT": _matrix_t,
     "narrow": _narrow,
-    "numpy_T": _numpy_t,
+    "numpy_T": being("Transpose", "self"),
     "pixel_shuffle": _pixel_shuffle,
     "pixel_unshuffle": _pixel_shuffle,
     "repeat": _repeat,

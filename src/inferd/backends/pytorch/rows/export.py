@@ -9,11 +9,11 @@ from typing import Any
 
 from inferd.backends.pytorch.export import Export
 from inferd.backends.pytorch.rows.call import Handle, handles_in
-from inferd.backends.pytorch.rows.follow import TorchFlow, fixed, has_statistics
+from inferd.backends.pytorch.rows.follow import TorchFlow, fixed, has_statistics, item_of
 from inferd.core.rows import Verdict
 from inferd.formats.onnx_graph import GraphInput
 from inferd.rows.flow import RowFlow
-from inferd.rows.value import LostTensor, Unclear
+from inferd.rows.value import LostTensor, give_up
 from inferd.rows.verdict import Followed, given_rows, verdict_by
 
 # Large transformers have a few thousand; this bounds the time of a load.
@@ -32,8 +32,7 @@ def _followed(export: Export, flow: RowFlow) -> Followed:
     declared = iter(export.interface.inputs.values())
     fixed_ones = iter(export.fixed)
     if len(export.graph.graph.nodes) > _MOST_NODES:
-        msg = f"it has more than {_MOST_NODES} operators"
-        raise Unclear(msg)
+        give_up(f"it has more than {_MOST_NODES} operators")
     # Assertions on shapes, which exporters add, depend on rows and compute nothing.
     needed = _needed(export.graph.graph)
     for node in export.graph.graph.nodes:
@@ -95,10 +94,7 @@ def _called(flow: TorchFlow, node: Any, values: Mapping[Any, Any]) -> Any:
     name = getattr(node.target, "__name__", "")
     if name == "getitem":
         listed, place = arguments
-        if isinstance(listed, Handle):  # lost
-            is_lost = isinstance(listed.value, LostTensor)
-            return listed if is_lost else Handle(LostTensor("an item of a list is not known"))
-        return listed[place]
+        return item_of(listed) if isinstance(listed, Handle) else listed[place]
     if all(not isinstance(one, list | tuple) for one in arguments) and not named:
         return flow.scalar(name.removeprefix("sym_"), arguments)
     return Handle(LostTensor(f"{name or node.target} is not followed"))

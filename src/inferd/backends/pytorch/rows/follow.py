@@ -8,8 +8,7 @@ from inferd.backends.pytorch.rows import compute, dims
 from inferd.backends.pytorch.rows.call import AtenCall, Handle, as_rows, handles_in
 from inferd.backends.pytorch.runtime import PASSING
 from inferd.rows.flow import RowFlow
-from inferd.rows.size import Size
-from inferd.rows.value import LostTensor, RowTensor, Unclear, mixes
+from inferd.rows.value import LostTensor, RowTensor, Size, Unclear, give_up
 
 RULES: dict[str, dims.Rule] = {**dims.RULES, **compute.RULES}
 
@@ -54,14 +53,17 @@ def is_truth(value: Any) -> bool:
     """Return a condition. Raises Unclear if it is not known, Mixed never."""
     if isinstance(value, Handle):
         known = as_rows(value).numbers
-        if known is None or len(known) != 1 or not _is_number(known[0]):
-            msg = "a condition is not known"
-            raise Unclear(msg)
-        return known[0] != Size(0)
-    if not isinstance(value, bool | int | float):
-        msg = "a condition is not known"
-        raise Unclear(msg)
-    return bool(value)
+        if known is not None and len(known) == 1 and _is_number(known[0]):
+            return known != (Size(0),)
+    elif isinstance(value, bool | int | float):
+        return bool(value)
+    give_up("a condition is not known")
+
+
+def item_of(listed: Handle) -> Handle:
+    """Return an item of a list of which not even that is known."""
+    is_lost = isinstance(listed.value, LostTensor)
+    return listed if is_lost else Handle(LostTensor("an item of a list is not known"))
 
 
 def _is_number(value: Any) -> bool:
@@ -92,8 +94,7 @@ class TorchFlow:
         for handle in handles_in(written):
             # Through which of them a write shows depends on strides, which are not followed.
             if len(handle.views) > 1:
-                msg = f"{name} writes to a tensor of which there are other views"
-                raise Unclear(msg)
+                give_up(f"{name} writes to a tensor of which there are other views")
         if written:
             # ATen's convention: add_ writes to its first argument what add would return.
             name = name.removesuffix("_")
@@ -125,8 +126,7 @@ class TorchFlow:
         try:
             if rule is None:
                 is_plain = is_plain and _is_fixed(call, schema)
-                msg = f"operator {name} is not known"
-                raise Unclear(msg)
+                give_up(f"operator {name} is not known")
             made = rule(call)
             call.check_read()
             _check_places(name, arguments, [*values, *_row_tensors(made)])
@@ -152,8 +152,7 @@ class TorchFlow:
             is_large = isinstance(made, int) and not -_END <= made < _END
             rounds = name in _ROUNDING and any(isinstance(one, float) for one in values)
             if made is None or is_large or rounds:
-                msg = f"operator {name} on numbers is not known"
-                raise Unclear(msg)
+                give_up(f"operator {name} on numbers is not known")
             return made
         call = AtenCall(self.flow, name, {})
         rows = [as_rows(one) for one in values]
@@ -201,8 +200,7 @@ def _check_statistics(name: str, arguments: Mapping[str, object]) -> None:
     trains = [arguments[one] for one in _TRAINS if one in arguments]
     means = [arguments.get(one) for one in _STATISTICS]
     if any(handles_in(means)) and trains != [False] and not name.endswith(_READING):
-        msg = f"{name} writes to its running means"
-        raise Unclear(msg)
+        give_up(f"{name} writes to its running means")
 
 
 def _is_fixed(call: AtenCall, schema: Any) -> bool:
@@ -218,7 +216,7 @@ def _is_fixed(call: AtenCall, schema: Any) -> bool:
     if space != "aten" or overload is None:
         return False
     if torch.Tag.nondeterministic_seeded in overload.tags:
-        raise mixes(call.node(), "draws random numbers")
+        call.mixes("draws random numbers")
     return True
 
 
@@ -237,8 +235,7 @@ def _check_places(name: str, arguments: Mapping[str, object], values: Sequence[R
     if any(value.is_place for value in values):
         dtype = str(arguments.get("dtype"))
         if name not in _FINDING or dtype not in _WHOLE or "other" in arguments:
-            msg = f"{name} computes with the places of rows in the batch"
-            raise Unclear(msg)
+            give_up(f"{name} computes with the places of rows in the batch")
 
 
 def _row_tensors(made: Any) -> list[RowTensor]:

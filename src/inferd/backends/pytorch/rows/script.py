@@ -10,14 +10,14 @@ from typing import Any
 
 from inferd.backends.pytorch.naming import binding
 from inferd.backends.pytorch.rows.call import Handle, as_rows, handles_in
-from inferd.backends.pytorch.rows.follow import TorchFlow, fixed, is_truth
+from inferd.backends.pytorch.rows.follow import TorchFlow, fixed, is_truth, item_of
 from inferd.backends.pytorch.script import Script
 from inferd.backends.pytorch.structure import TENSOR
 from inferd.config.model import ModelConfig
 from inferd.core.rows import OPEN, Verdict
 from inferd.formats.onnx_graph import GraphInput
 from inferd.rows.flow import RowFlow
-from inferd.rows.value import LostTensor, Mixed, Unclear
+from inferd.rows.value import Mixed, give_up
 from inferd.rows.verdict import Followed, given_rows, verdict_by
 from inferd.tensor.dtype import DataType
 
@@ -40,8 +40,7 @@ def _followed(script: Script, config: ModelConfig, flow: RowFlow) -> Followed:
     bound = binding(config, script.arguments)
     kinds = {argument.plain_kind for argument in bound.arguments if argument.name in bound.names}
     if bound.many is not None or kinds - {TENSOR} or any(one.optional for one in config.input):
-        msg = "its inputs are more than tensors, or may be left out"
-        raise Unclear(msg)
+        give_up("its inputs are more than tensors, or may be left out")
     inputs = {tensor.name: tensor for tensor in config.input}
     ports, given = [], {}
     for argument, name in bound.names.items():
@@ -92,8 +91,7 @@ class _Walk:
     def _step(self) -> None:
         self._steps += 1
         if self._steps > _MOST_STEPS:
-            msg = f"it has more than {_MOST_STEPS} operators"
-            raise Unclear(msg)
+            give_up(f"it has more than {_MOST_STEPS} operators")
 
     def _made(self, node: Any) -> Any:
         kind = node.kind()
@@ -103,8 +101,7 @@ class _Walk:
         if kind == "prim::Loop":
             return self._loop(node, values)
         if list(node.blocks()) or kind in ("prim::SetAttr", "prim::RaiseException"):
-            msg = f"{kind} is not followed"
-            raise Unclear(msg)
+            give_up(f"{kind} is not followed")
         if kind == "prim::GetAttr":
             return self._known(getattr(values[0], node.s("name")))
         if kind == "prim::Constant":
@@ -144,8 +141,7 @@ class _Walk:
             msg = "prim::Loop runs as many rounds as there are rows, or as they say"
             raise Mixed(msg)
         if not isinstance(count, int):
-            msg = "prim::Loop: the number of its rounds is not known"
-            raise Unclear(msg)
+            give_up("prim::Loop: the number of its rounds is not known")
         inputs, outputs = list(body.inputs()), list(body.outputs())
         for index in range(count):
             self._step()
@@ -170,8 +166,7 @@ class _Walk:
         if not any("Tensor" in str(one.type) for one in schema.arguments):
             lists = any(isinstance(one, list | tuple) for one in values)
             if lists and name not in _TAKING_LISTS:
-                msg = f"{name} of a list is not followed"
-                raise Unclear(msg)
+                give_up(f"{name} of a list is not followed")
             if any(str(one.type) == "Tensor" for one in schema.returns):
                 return self._flow.call(schema, values, {})
             return self._flow.scalar(name, values)
@@ -201,26 +196,23 @@ def _primitive(kind: str, values: Sequence[Any]) -> Any:
         return values[0]
     if kind == "DictConstruct":
         if not all(isinstance(one, bool | int | float | str) for one in values[::2]):
-            msg = "a key of a dict is not known"
-            raise Unclear(msg)
+            give_up("a key of a dict is not known")
         return dict(zip(values[::2], values[1::2], strict=True))
     if kind == "is_nested":
         return False
     if kind in ("device", "dtype", "layout", "is_cuda", "requires_grad", "Uninitialized"):
         return _UNKNOWN
-    msg = f"prim::{kind} is not followed"
-    raise Unclear(msg)
+    give_up(f"prim::{kind} is not followed")
 
 
 def _on_list(name: str, values: Sequence[Any]) -> Any:
     if name == "__getitem__":
         listed, place = values
         if isinstance(listed, Handle):
-            return listed if isinstance(listed.value, LostTensor) else _lost_item()
+            return item_of(listed)
         if isinstance(listed, dict) or (isinstance(listed, list | tuple) and type(place) is int):
             return listed[place]
-        msg = "an item of a list is not known"
-        raise Unclear(msg)
+        give_up("an item of a list is not known")
     if name == "slice":
         listed, start, end, step = values
         return listed[start:end:step]
@@ -230,13 +222,8 @@ def _on_list(name: str, values: Sequence[Any]) -> Any:
         return [*values[0], *values[1]]
     if name == "append":
         if isinstance(values[0], tuple):
-            msg = "it adds to a list of the model"
-            raise Unclear(msg)
+            give_up("it adds to a list of the model")
         if isinstance(values[0], list):
             values[0].append(values[1])
         return values[0]
     return _UNKNOWN  # a text
-
-
-def _lost_item() -> Handle:
-    return Handle(LostTensor("an item of a list is not known"))
