@@ -4,21 +4,16 @@ If such an operand is an input of the model, a Check compares each request befor
 is computed, nodes are put before the operator that fail for it, as an operator may, and otherwise
 pass it on unchanged: mostly a Reshape to the tensor's own shape, which copies nothing. A division
 by zero is an error of ONNX Runtime, so the nodes divide by what must not be zero.
-"""
 
-from collections.abc import Callable
+Of a pool, the image is mostly an input of the model, with convolutions between: how high it has to
+be is computed when the model loads.
+"""
 
 import numpy as np
 
-from inferd.backends.onnx.doors.check import (
-    DimsCheck,
-    DivisionCheck,
-    NonzeroCheck,
-)
-from inferd.backends.onnx.doors.contrib import CONTRIB, MICROSOFT
-from inferd.backends.onnx.doors.pools import shut_pool
+from inferd.backends.onnx.doors.check import DivisionCheck, LeastDimCheck, NonzeroCheck
 from inferd.backends.onnx.doors.scope import Scope
-from inferd.backends.onnx.doors.shutting import Shut, Shutter, Shutting
+from inferd.backends.onnx.doors.shutting import Shutter, Shutting
 from inferd.backends.onnx.doors.sizes import SIZES
 from inferd.formats.onnx_graph import INT32, INT64, RowNode
 from inferd.tensor.array import Array
@@ -36,19 +31,21 @@ _LARGEST_KERNEL = 1 << 31
 _MOST_DIMS = 64
 
 
-def shut(node: RowNode, scope: Scope, opset: int, most: int) -> Shut:
-    """Return how `node` is shut; an empty Shut if it is no door. Raises Malformed.
+def shut(node: RowNode, scope: Scope, opset: int, most: int) -> Shutting | None:
+    """Return how `node` is shut, None if it is no door. Raises Malformed.
 
     `scope` knows what its inputs are, `opset` is the version of ONNX's own operators, `most` the
     elements that an operator may make of a request's values.
     """
     refusal = "" if node.domain else _refusal(node)
-    if refusal:
-        return Shut(refusal=refusal)
     shutter = DOORS.get((node.domain, node.op))
-    if shutter is None:
-        return Shut()
-    return shutter(Shutting(node, scope, opset, most))
+    if shutter is None and not refusal:
+        return None
+    it = Shutting(node, scope, opset, most)
+    it.refusal = refusal
+    if shutter is not None and not refusal:
+        shutter(it)
+    return it
 
 
 def _refusal(node: RowNode) -> str:
@@ -72,30 +69,23 @@ def _words(node: RowNode) -> str:
     return f"the {node.op} that gives '{node.outputs[0] if node.outputs else ''}'"
 
 
-def _gru(it: Shutting) -> Shut:
-    if it.is_open(0):
-        it.check(DimsCheck(it.node.input(0), it.what))
-    else:
+def _gru(it: Shutting) -> None:
+    if not it.compares(0):
         # -1 is inferred by a division by the other dims, so Reshape fails if one of those is 0.
         # Two of them, since neither looks at the dim that it infers.
         it.reshape(0, [0, 0, -1], "no dim of input 0 may be 0")
         it.reshape(0, [-1, 0, 0], "no dim of input 0 may be 0")
-    return it.shut()
 
 
-def _lstm(it: Shutting) -> Shut:
-    if it.is_open(0):
-        # X is [sequence, batch, features] (ONNX, LSTM): only an empty batch aborts.
-        it.check(DimsCheck(it.node.input(0), it.what, free=(0, 2)))
-    else:
+def _lstm(it: Shutting) -> None:
+    # X is [sequence, batch, features] (ONNX, LSTM): only an empty batch aborts.
+    if not it.compares(0, free=(0, 2)):
         it.reshape(0, [-1, 0, 0], "dim 1 of input 0 may not be 0")
-    return it.shut()
 
 
-def _conv_transpose(it: Shutting) -> Shut:
-    if it.is_open(0):
-        it.check(DimsCheck(it.node.input(0), it.what, free=(0,)))
-        return it.shut()
+def _conv_transpose(it: Shutting) -> None:
+    if it.compares(0, free=(0,)):
+        return
     # Weights have the rank of the image, whose own may be unknown.
     weights = it.scope.dims(it.node.input(1))
     why = "no dim of input 0 may be 0, but the first"
@@ -103,10 +93,9 @@ def _conv_transpose(it: Shutting) -> Shut:
         it.reshape(0, [-1] + [0] * (len(weights) - 1), why)
     else:
         it.fill(0, (0,), why)
-    return it.shut()
 
 
-def _einsum(it: Shutting) -> Shut:
+def _einsum(it: Shutting) -> None:
     """A dim that two inputs share may not be 0: of some orders, its size is divided by."""
     terms = it.node.text("equation").replace(" ", "").partition("->")[0].split(",")
     letters = [letter for term in terms for letter in set(term)]
@@ -117,69 +106,56 @@ def _einsum(it: Shutting) -> Shut:
             continue
         # An ellipsis stands for any number of dims, so places after it cannot be named.
         free = () if "." in term else free
-        if it.is_open(index):
-            it.check(DimsCheck(it.node.input(index), it.what, free=free))
-        elif it.node.input(index) and it.scope.constant(it.node.input(index)) is None:
+        if it.compares(index, free=free):
+            continue
+        if it.node.input(index) and it.scope.constant(it.node.input(index)) is None:
             it.fill(index, free, f"dims of input {index} that another one has may not be 0")
-    return it.shut()
 
 
-def _scan(it: Shutting) -> Shut:
+def _scan(it: Shutting) -> None:
     """It turns what it goes through, or gives, along another dim than the first: nothing empty.
 
     A computed input has no nodes put before it, after which its rank would no longer be known.
     """
     if any((*it.node.numbers("scan_input_axes"), *it.node.numbers("scan_output_axes"))):
-        for index, name in enumerate(it.node.inputs):
-            if it.is_open(index):
-                it.check(DimsCheck(name, it.what))
-    return it.shut()
+        for index in range(len(it.node.inputs)):
+            it.compares(index)
 
 
-def _unique(it: Shutting) -> Shut:
+def _unique(it: Shutting) -> None:
     # Without one, Unique flattens its input and never divides by a dim.
     if "axis" not in it.node.attributes:
-        return Shut()
+        return
     axis = it.node.number("axis", 0)
-    if it.is_open(0):
-        it.check(DimsCheck(it.node.input(0), it.what, free=(axis,)))
-    else:
+    if not it.compares(0, free=(axis,)):
         it.fill(0, (axis,), f"no dim of input 0 may be 0, but dim {axis}")
-    return it.shut()
 
 
-def _ranked(index: int, rank: int) -> Callable[[Shutting], Shut]:
+def _ranked(index: int, rank: int) -> Shutter:
     """Return what shuts an operator whose input of that index needs `rank` dims."""
 
-    def shut_ranks(it: Shutting) -> Shut:
-        if it.is_open(index):
-            it.check(DimsCheck(it.node.input(index), it.what, rank, any_size=True))
-        elif it.node.input(index):
+    def shut_ranks(it: Shutting) -> None:
+        if not it.compares(index, rank, any_size=True) and it.node.input(index):
             it.need_rank(index, rank)
-        return it.shut()
 
     return shut_ranks
 
 
-def _stft(it: Shutting) -> Shut:
-    # Collects its checks and nodes in `it`; the Shut that it returns is incomplete here.
+def _stft(it: Shutting) -> None:
     _ranked(0, 2)(it)
     window, length = 2, 3
-    if it.is_open(window):
-        it.check(DimsCheck(it.node.input(window), it.what, 1))
-    elif it.node.input(window):
+    if not it.compares(window, 1) and it.node.input(window):
         it.need_rank(window, 1)
         it.fill(window, (), "the window may not be empty")
     for index in (1, length):
         _divisor(it, index)
-    return it.shut()
 
 
 def _divisor(it: Shutting, index: int) -> None:
     """Let that input, a number, be anything but 0."""
     name = it.node.input(index)
     if it.is_open(index):
-        it.check(NonzeroCheck(name, it.what))
+        it.checks.append(NonzeroCheck(name, it.what))
         return
     constant = it.scope.constant(name)
     if name and (constant is None or not constant.all()):
@@ -188,45 +164,44 @@ def _divisor(it: Shutting, index: int) -> None:
         it.replace(index, it.add("Mul", (name, unit), f"input {index} may not be 0"))
 
 
-def _attention(it: Shutting) -> Shut:
+def _attention(it: Shutting) -> None:
     for index in (4, 5):  # past_key and past_value
-        if it.is_open(index):
-            it.check(DimsCheck(it.node.input(index), it.what, 4, any_size=True))
-        elif it.node.input(index):
+        if not it.compares(index, 4, any_size=True) and it.node.input(index):
             it.reshape(index, [0, 0, 0, 0], f"input {index} needs 4 dims")
-    return it.shut()
 
 
-def _division(it: Shutting) -> Shut:
+def _division(it: Shutting) -> None:
     scope, (a, b) = it.scope, (it.node.input(0), it.node.input(1))
     # Div takes two of one type, so either tells.
     element = scope.element(a) or scope.element(b)
     left, right = scope.constant(a), scope.constant(b)
     # A constant divisor without -1, which is nearly every division: nothing can overflow.
     if right is not None and not (right == -1).any():
-        return Shut()
+        return
     if element and element not in _LOWEST:
-        return Shut()
+        return
     # Counts are never negative, so neither side of these can be what overflows.
     if (left is not None and not _has_lowest(left)) or scope.is_count(a) or scope.is_count(b):
         if it.is_open(1) and left is not None:
-            it.check(DivisionCheck(a, b, it.what, {a: left}))
-        return it.shut()
+            it.checks.append(DivisionCheck(a, b, it.what, {a: left}))
+        return
     known = {name: one for name, one in ((a, left), (b, right)) if one is not None}
     # Both sides are known before the run: a check costs less than nodes in the graph.
     if (it.is_open(0) or left is not None) and (it.is_open(1) or right is not None):
         check = DivisionCheck(a, b, it.what, known)
         if check.inputs:
-            it.check(check)
-            return it.shut()
-        complaint = check.complaint({})
-        return Shut(refusal=complaint) if complaint else Shut()
+            it.checks.append(check)
+            return
+        it.refusal = check.complaint({})
+        return
     why = "a quotient that is too large becomes a division by zero"
     if not element:
         if it.opset < _SINCE_EQUAL:
-            return Shut(left=f"{it.what} divides numbers of unknown type, perhaps integers")
+            it.left = f"{it.what} divides numbers of unknown type, perhaps integers"
+            return
         it.replace(1, _divisor_of_any(it, a, b, why))
-        return it.shut(f"{it.what}: by zero, or its quotient is too large")
+        it.called = f"{it.what}: by zero, or its quotient is too large"
+        return
     lowest = it.add("Equal", (a, it.constant(_LOWEST[element])), why)
     minus = it.constant(np.array(-1, _LOWEST[element].dtype))
     is_over = it.add("And", (lowest, it.add("Equal", (b, minus), why)), why)
@@ -236,7 +211,7 @@ def _division(it: Shutting) -> Shut:
     else:
         fits = it.add("Cast", (it.add("Not", (is_over,), why),), why, to=element)
         it.replace(1, it.add("Mul", (b, fits), why))
-    return it.shut(f"{it.what}: by zero, or its quotient is too large")
+    it.called = f"{it.what}: by zero, or its quotient is too large"
 
 
 def _divisor_of_any(it: Shutting, a: str, b: str, why: str) -> str:
@@ -258,16 +233,135 @@ def _has_lowest(array: Array) -> bool:
     return bool((array == np.iinfo(array.dtype).min).any())
 
 
+# Images are [batch, channels, height, width]; only the height is divided by.
+_HEIGHT = 2
+_IMAGE_WINDOW = 2
+"""The number of dims that a window of images has."""
+
+# The file is not checked for cycles yet, and following one would never end.
+_MOST_STEPS = 10_000
+_SINCE_LESS = 9
+"""The opset that brought Less for integers."""
+
+_ALIKE = frozenset(
+    (
+        *("Abs", "BatchNormalization", "Cast", "Clip", "Dropout", "Elu", "Erf", "Exp", "Gelu"),
+        *("HardSigmoid", "HardSwish", "Identity", "InstanceNormalization", "LRN", "LeakyRelu"),
+        *("Mish", "Neg", "PRelu", "Relu", "Selu", "Sigmoid", "Softplus", "Sqrt", "Tanh"),
+    )
+)
+"""Operators that make images as high as their first input."""
+
+
+def _pool(it: Shutting) -> None:
+    """Let a pool of images pass only if its window fits: others it refuses, or ends the process."""
+    least = _least(it.node, 1) - (_stride(it.node) - 1)  # a last window that is cut off runs
+    if least <= 1:
+        return
+    source, height = _traced(it, least)
+    if source in it.scope.open_inputs:
+        declared = it.scope.declared.get(source)
+        if declared is None or len(declared) <= _HEIGHT or declared[_HEIGHT] < height:
+            it.checks.append(LeastDimCheck(source, it.what, _HEIGHT, height))
+    elif it.opset >= _SINCE_LESS and it.scope.dims(source) is None:
+        why = f"images need a height of {least}"
+        shape = it.add("Shape", (it.node.input(0),), why)
+        found = it.add("Gather", (shape, it.constant(np.array(_HEIGHT))), why)
+        is_low = it.add("Less", (found, it.constant(np.array(least))), why)
+        it.keep_shape(0, shape, it.unit(it.add("Not", (is_low,), why), why), why)
+
+
+def _traced(it: Shutting, least: int) -> tuple[str, int]:
+    """Return the image that the pool's comes from, and how high it must be for `least` there."""
+    name = it.node.input(0)
+    for _ in range(_MOST_STEPS):
+        node = it.scope.producer(name)
+        if node is None or node.domain:
+            break
+        # MaxPool's second output has indices, not an image.
+        if node.op in ("Conv", "AveragePool", "MaxPool") and node.outputs[0] == name:
+            before = _least(node, least, it.scope.dims(node.input(1)))
+            if not before:
+                break
+            least = before
+        elif node.op not in _ALIKE:
+            break
+        name = node.input(0)
+    return name, least
+
+
+def _least(node: RowNode, least: int, weights: tuple[int, ...] | None = None) -> int:
+    """Return how high an image must be for a window to make one of `least` of it, 0 if unknown."""
+    # Conv may leave kernel_shape out; it is then inferred from W, [M, C, height, width] (ONNX).
+    kernel = node.numbers("kernel_shape") or list((weights or ())[_HEIGHT:])
+    if len(kernel) != _IMAGE_WINDOW:
+        return 0
+    above = (least - 1) * _stride(node)
+    kind = node.text("auto_pad")
+    # Padded so that ceil(height / stride) windows fit, however large the kernel is.
+    if kind.startswith("SAME"):
+        return above + 1
+    pads = node.numbers("pads") if kind in ("", "NOTSET") else []
+    padded = pads[0] + pads[_IMAGE_WINDOW] if len(pads) == 2 * _IMAGE_WINDOW else 0
+    dilation = (node.numbers("dilations") or [1])[0]
+    return max(1, above + (kernel[0] - 1) * dilation + 1 - padded)
+
+
+def _stride(node: RowNode) -> int:
+    return (node.numbers("strides") or [1])[0]
+
+
+def _inverse(it: Shutting) -> None:
+    """A matrix that is not square is written out of bounds; its two last dims are compared."""
+    why = "matrices must be square"
+    shape = it.add("Shape", (it.node.input(0),), why)
+    rows, columns = (
+        it.add("Gather", (shape, it.constant(np.array(place))), why) for place in (-2, -1)
+    )
+    it.keep_shape(0, shape, it.unit(it.add("Equal", (rows, columns), why), why), why)
+
+
+def _quantised(weights: int, scale: int, zero: int, bias: int) -> Shutter:
+    """Return what shuts a product with weights, whose inputs have these indices.
+
+    ONNX Runtime does not compare their shapes. Those in the file are compared at load.
+    """
+
+    def shut_product(it: Shutting) -> None:
+        names = [it.node.input(index) for index in (weights, scale, zero, bias)]
+        dims = {name: it.scope.dims(name) for name in names if name}
+        # Quantising tools write them as constants; elsewhere there is nothing to compare at load.
+        if None in dims.values():
+            it.left = f"{it.what} has weights, scales or zero points that are no constants"
+            return
+        matrix, scales = (dims.get(name) or () for name in names[:2])
+        columns = matrix[-1:]
+        is_sound = (
+            len(matrix) > 1
+            and 0 not in matrix
+            # The forms that its kernels read: one for all, or one for each column, also of a
+            # stack of matrices. Others are read beyond their end.
+            and scales in ((), (1,), columns, (*matrix[:-2], 1, *columns))
+            and dims.get(names[2], scales) == scales
+            and dims.get(names[3], columns) == columns
+        )
+        if not is_sound:
+            shown = ", ".join(f"{name} {list(one or ())}" for name, one in dims.items())
+            it.refusal = f"{it.what} has weights, scales or a bias that do not fit: {shown}"
+
+    return shut_product
+
+
 _OWN: dict[str, Shutter] = {
     "Attention": _attention,
-    "AveragePool": shut_pool,
+    "AveragePool": _pool,
     "ConvTranspose": _conv_transpose,
     "DFT": _ranked(0, 1),
     "Div": _division,
     "Einsum": _einsum,
     "GRU": _gru,
     "LSTM": _lstm,
-    "MaxPool": shut_pool,
+    "MaxPool": _pool,
     "ReverseSequence": _ranked(0, 2),
     "Scan": _scan,
     "STFT": _stft,
@@ -275,9 +369,16 @@ _OWN: dict[str, Shutter] = {
 }
 """ONNX's own operator -> what shuts it."""
 
+_CONTRIB: dict[str, Shutter] = {
+    "DynamicQuantizeMatMul": _quantised(1, 2, 3, 4),
+    "Inverse": _inverse,
+    "MatMulIntegerToFloat": _quantised(1, 3, 5, 6),
+}
+"""Operator of com.microsoft, which ONNX Runtime adds to ONNX's -> what shuts it."""
+
 DOORS: dict[tuple[str, str], Shutter] = {
     **{("", op): one for op, one in (SIZES | _OWN).items()},
-    **{(MICROSOFT, op): one for op, one in CONTRIB.items()},
+    **{("com.microsoft", op): one for op, one in _CONTRIB.items()},
 }
 """Domain and operator -> what shuts it."""
 

@@ -20,7 +20,7 @@ import numpy as np
 from inferd.backends.onnx.doors.check import Check
 from inferd.backends.onnx.doors.door import DOORS, shut
 from inferd.backends.onnx.doors.scope import Scope
-from inferd.backends.onnx.doors.shutting import Shut
+from inferd.backends.onnx.doors.shutting import Shutting
 from inferd.errors import InvalidConfig
 from inferd.formats.onnx_graph import (
     ATTRIBUTE,
@@ -126,7 +126,7 @@ class _Walk:
         self.checks: list[Check] = []
         self.refusal = ""
         self.left: list[str] = []
-        self.shut: dict[int, Shut] = {}
+        self.shut: dict[int, Shutting] = {}
         self.is_changed = False
         self._opset = model.opsets[""]
         self._graph(model.graph, Scope(), is_main=True)
@@ -152,13 +152,14 @@ class _Walk:
 
     def _node(self, node: RowNode, scope: Scope) -> None:
         done = shut(node, scope, self._opset, self._most)
-        self.refusal = self.refusal or done.refusal
-        self.is_bounded = self.is_bounded and done.is_bounded
-        self.checks += done.checks
-        self.left += [done.left] if done.left else []
-        if done.renamed:
-            self.is_changed = True
-            self.shut[id(node)] = done
+        if done is not None:
+            self.refusal = self.refusal or done.refusal
+            self.is_bounded = self.is_bounded and done.is_bounded
+            self.checks += done.checks
+            self.left += [done.left] if done.left else []
+            if done.renamed:
+                self.is_changed = True
+                self.shut[id(node)] = done
         for value in node.attributes.values():
             if isinstance(value, OnnxGraph):
                 self._graph(value, Scope(scope))
@@ -171,7 +172,7 @@ def _is_normalization(node: RowNode) -> bool:
 class _Rewriting:
     """Writes a model with nodes before those in `shut`, which take what these give."""
 
-    def __init__(self, shut: Mapping[int, Shut]) -> None:
+    def __init__(self, shut: Mapping[int, Shutting]) -> None:
         self._shut = shut
 
     def model(self, model: OnnxFile, data: memoryview) -> bytes:
@@ -200,12 +201,13 @@ class _Rewriting:
         rewrites: dict[int, Rewrite] = {}
         if any(isinstance(one, OnnxGraph) for one in node.attributes.values()):
             rewrites[ATTRIBUTE] = self._attributes(node)
-        done = self._shut.get(id(node), Shut())
-        if done.renamed:
-            rewrites[INPUT] = _renamed(done.renamed)
+        done = self._shut.get(id(node))
+        if done is None:
+            return bytes_field(number, *_rewritten(node.data, rewrites))
+        rewrites[INPUT] = _renamed(done.renamed)
         content = _rewritten(node.data, rewrites)
-        if done.name:
-            content.append(text_field(NAME, done.name))  # the last one counts
+        if done.called:
+            content.append(text_field(NAME, done.called))  # the last one counts
         before = [encode_node(one) for one in done.before]
         return [chunk for one in (*before, content) for chunk in bytes_field(number, *one)]
 

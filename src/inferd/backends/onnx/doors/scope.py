@@ -52,8 +52,8 @@ class Scope:
         types = _output_types(node, self)
         for name, element in zip(node.outputs, types, strict=False):
             # What the file declares in value_info counts more than what is followed here.
-            if name not in self._types:
-                self._add(name, element)
+            if element:
+                self._types.setdefault(name, element)
             self._own.add(name)
         self._producers.update(dict.fromkeys(node.outputs, node))
         self._follow_values(node)
@@ -66,29 +66,28 @@ class Scope:
         if node.op in _COUNTS or (node.op in _KEEPING and self.is_count(node.input(0))):
             self._counts.update(node.outputs[:1])
 
+    def _of(self, name: str) -> "Scope":
+        """Return the innermost scope that has a value of that name, the outermost if none has."""
+        scope = self
+        while name not in scope._own and scope._around is not None:
+            scope = scope._around
+        return scope
+
     def element(self, name: str) -> int:
         """Return the element type of a value, 0 if it is not known."""
-        if name in self._own or self._around is None:
-            return self._types.get(name, 0)
-        return self._around.element(name)
+        return self._of(name)._types.get(name, 0)
 
     def is_count(self, name: str) -> bool:
         """Return whether a value has counts, such as dims, which are never negative."""
-        if name in self._own or self._around is None:
-            return name in self._counts
-        return self._around.is_count(name)
+        return name in self._of(name)._counts
 
     def is_valued(self, name: str) -> bool:
         """Return whether a value depends on the elements of inputs, not on their dims alone."""
-        if name in self._own or self._around is None:
-            return name in self._valued
-        return self._around.is_valued(name)
+        return name in self._of(name)._valued
 
     def _is_grown(self, name: str) -> bool:
         """Return whether the dims of a value depend on the elements of inputs."""
-        if name in self._own or self._around is None:
-            return name in self._grown
-        return self._around._is_grown(name)
+        return name in self._of(name)._grown
 
     def _follow_values(self, node: RowNode) -> None:
         has_graph = any(isinstance(one, OnnxGraph) for one in node.attributes.values())
@@ -113,9 +112,7 @@ class Scope:
 
         Raises Malformed.
         """
-        if name not in self._own and self._around is not None:
-            return self._around.constant(name)
-        tensor = self._constants.get(name)
+        tensor = self._of(name)._constants.get(name)
         return None if tensor is None else tensor.integers()
 
     def producer(self, name: str) -> RowNode | None:
@@ -124,15 +121,8 @@ class Scope:
 
     def dims(self, name: str) -> tuple[int, ...] | None:
         """Return the dims of a constant, None for anything else."""
-        if name not in self._own and self._around is not None:
-            return self._around.dims(name)
-        tensor = self._constants.get(name)
+        tensor = self._of(name)._constants.get(name)
         return None if tensor is None else tensor.dims
-
-    def _add(self, name: str, element: int) -> None:
-        self._own.add(name)
-        if element:
-            self._types[name] = element
 
 
 _MAKING = {

@@ -1,14 +1,12 @@
 """Shutting: collects what shuts one operator: checks of requests, and nodes put before it."""
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import NamedTuple
+from collections.abc import Callable
 
 import numpy as np
 
-from inferd.backends.onnx.doors.check import Check
+from inferd.backends.onnx.doors.check import Check, DimsCheck
 from inferd.backends.onnx.doors.scope import Scope
-from inferd.formats.onnx_graph import RowNode
+from inferd.formats.onnx_graph import INT64, RowNode
 from inferd.formats.onnx_model import OnnxNode
 from inferd.tensor.array import Array
 
@@ -16,90 +14,90 @@ _SINCE_SCATTER = 11
 """The opset that brought ScatterElements."""
 
 
-class Shut(NamedTuple):
-    """How one operator is shut.
+class Shutting:
+    """Collects what shuts one operator, which may make `most` elements of a request's values.
 
     `checks` compare requests; `before` are nodes to put before the operator, whose inputs are
-    then `renamed`, by index; the operator itself gets the name `name`, which ONNX Runtime's errors
+    then `renamed`, by index; the operator itself is `called` so then, which ONNX Runtime's errors
     tell, unless that is "". `refusal` says why the file cannot be right, `left` what is still
     possible; "" for nothing. How long the operator runs is not bounded by the dims of the inputs
     if `is_bounded` is false.
     """
 
-    checks: tuple[Check, ...] = ()
-    before: tuple[OnnxNode, ...] = ()
-    renamed: Mapping[int, str] = MappingProxyType({})
-    name: str = ""
-    refusal: str = ""
-    left: str = ""
-    is_bounded: bool = True
-
-
-class Shutting:
-    """Collects what shuts one operator, which may make `most` elements of a request's values."""
-
     def __init__(self, node: RowNode, scope: Scope, opset: int, most: int) -> None:
         self.node, self.scope, self.opset, self.most = node, scope, opset, most
         self.prefix = next((one for one in node.outputs if one), "")
         self.what = f"{node.op} '{self.prefix}'"
-        self._checks: list[Check] = []
-        self._before: list[OnnxNode] = []
-        self._renamed: dict[int, str] = {}
-
-    def shut(self, name: str = "") -> Shut:
-        """Return what has been collected; see Shut for `name`."""
-        return Shut(tuple(self._checks), tuple(self._before), self._renamed, name)
-
-    def shut_sizes(self) -> Shut:
-        """Return what has been collected of an operator that runs as long as a request says."""
-        return self.shut()._replace(is_bounded=False)
+        self.checks: list[Check] = []
+        self.before: list[OnnxNode] = []
+        self.renamed: dict[int, str] = {}
+        self.called = self.refusal = self.left = ""
+        self.is_bounded = True
 
     def is_open(self, index: int) -> bool:
         """Whether that input of the operator is one of the model."""
         return self.node.input(index) in self.scope.open_inputs
 
-    def check(self, check: Check) -> None:
-        """Have requests compared with `check`."""
-        self._checks.append(check)
+    def compares(
+        self, index: int, rank: int = 0, free: tuple[int, ...] = (), *, any_size: bool = False
+    ) -> bool:
+        """Have requests compared with the dims that an input needs, see DimsCheck.
+
+        Returns False for an input that is not one of the model.
+        """
+        is_open = self.is_open(index)
+        if is_open:
+            self.checks.append(
+                DimsCheck(self.node.input(index), self.what, rank, free, any_size=any_size)
+            )
+        return is_open
 
     def name(self, index: int) -> str:
         """The present name of that input: the last node put before it gives it."""
-        return self._renamed.get(index, self.node.input(index))
+        return self.renamed.get(index, self.node.input(index))
 
     def add(self, op: str, inputs: tuple[str, ...], why: str, **attributes: int) -> str:
         """Put a node before the operator; return the name of its output."""
-        name = f"{self.prefix}:{len(self._before)}"
-        words = f"{self.what}: {why} ({len(self._before)})"  # names of nodes are unique
-        self._before.append(OnnxNode(op, inputs, (name,), attributes, words))
+        name = f"{self.prefix}:{len(self.before)}"
+        words = f"{self.what}: {why} ({len(self.before)})"  # names of nodes are unique
+        self.before.append(OnnxNode(op, inputs, (name,), attributes, words))
         return name
 
     def constant(self, value: Array) -> str:
         """Put a constant before the operator; return its name."""
-        name = f"{self.prefix}:{len(self._before)}"
-        self._before.append(OnnxNode("Constant", (), (name,), {"value": value}))
+        name = f"{self.prefix}:{len(self.before)}"
+        self.before.append(OnnxNode("Constant", (), (name,), {"value": value}))
         return name
 
     def replace(self, index: int, name: str) -> None:
         """Let that input of the operator be `name`."""
-        self._renamed[index] = name
+        self.renamed[index] = name
 
     def reshape(self, index: int, dims: list[int], why: str) -> None:
         """Let that input pass a Reshape: 0 keeps a dim, and -1 fails if another one is 0."""
         shape = self.constant(np.array(dims, np.int64))
         self.replace(index, self.add("Reshape", (self.name(index), shape), why))
 
+    def unit(self, is_right: str, why: str) -> str:
+        """Return the name of a 1, whose computation fails unless `is_right`, a truth, is true."""
+        # Div is for numbers only, so the truth is made a 1 or a 0.
+        one = self.add("Cast", (is_right,), why, to=INT64)
+        return self.add("Div", (one, one), why)  # 0 / 0 if it is not
+
+    def keep_shape(self, index: int, shape: str, unit: str, why: str) -> None:
+        """Let that input pass a Reshape to its own `shape`, if `unit`, ones, can be computed."""
+        same = self.add("Mul", (shape, unit), why)
+        self.replace(index, self.add("Reshape", (self.name(index), same), why))
+
     def fill(self, index: int, free: tuple[int, ...], why: str) -> None:
         """Let that input, of any rank, pass only if no dim is 0 but those at `free`."""
-        x = self.name(index)
-        shape = divided = self.add("Shape", (x,), why)
+        shape = divided = self.add("Shape", (self.name(index),), why)
         if free and self.opset >= _SINCE_SCATTER:
             places = self.constant(np.array(free, np.int64))
             ones = self.constant(np.ones(len(free), np.int64))
             divided = self.add("ScatterElements", (shape, places, ones), why)
         # 1 for every dim; a dim of 0 is a division by zero, which ends this run and nothing else.
-        unit = self.add("Div", (divided, divided), why)
-        same = self.add("Mul", (shape, unit), why)
-        self.replace(index, self.add("Reshape", (x, same), why))
+        self.keep_shape(index, shape, self.add("Div", (divided, divided), why), why)
 
     def need_rank(self, index: int, rank: int) -> None:
         """Let that input pass only if it has at least `rank` dims."""
@@ -114,5 +112,5 @@ class Shutting:
         self.replace(index, self.add("Reshape", (x, same), why))
 
 
-Shutter = Callable[[Shutting], Shut]
-"""Returns what shuts one operator."""
+Shutter = Callable[[Shutting], None]
+"""Collects what shuts one operator."""

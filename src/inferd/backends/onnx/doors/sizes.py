@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from inferd.backends.onnx.doors.check import RangeCheck, SizeCheck
-from inferd.backends.onnx.doors.shutting import Shut, Shutter, Shutting
+from inferd.backends.onnx.doors.shutting import Shutter, Shutting
 from inferd.formats.onnx_graph import INT32, INT64
 
 _FLOAT, _DOUBLE = 1, 11
@@ -24,25 +24,25 @@ def _sized(index: int, data: int | None = None) -> Shutter:
     It makes as many for each element of its input `data`.
     """
 
-    def shut_sizes(it: Shutting) -> Shut:
+    def shut_sizes(it: Shutting) -> None:
         size = it.node.input(index)
         if not size or not it.scope.is_valued(size):
-            return Shut()
+            return
         of = "" if data is None else it.node.input(data)
         dims = () if data is None else it.scope.dims(of)
         if it.is_open(index) and dims is not None:
-            it.check(SizeCheck(size, it.what, it.most, each=prod(dims)))
+            it.checks.append(SizeCheck(size, it.what, it.most, each=prod(dims)))
         elif it.is_open(index) and of in it.scope.open_inputs:
-            it.check(SizeCheck(size, it.what, it.most, of))
+            it.checks.append(SizeCheck(size, it.what, it.most, of))
         else:
             total = _product(it, size)
             _limit(it, index, _times_size(it, total, of) if of else total)
-        return it.shut_sizes()
+        it.is_bounded = False
 
     return shut_sizes
 
 
-def _resize(it: Shutting) -> Shut:
+def _resize(it: Shutting) -> None:
     # Resize-10 is (X, scales); since 11 it is (X, roi, scales, sizes). No input has index 99.
     scales, sizes = (1, 99) if it.opset < 11 else (2, 3)
     for index in (scales, sizes):
@@ -53,16 +53,16 @@ def _resize(it: Shutting) -> Shut:
                 total = _times_size(it, total, it.node.input(0))
             # Sizes of some axes only, since opset 18: their product is not that of the whole.
             elif it.node.numbers("axes"):
-                return Shut()
+                return
             _limit(it, index, total)
-            return it.shut_sizes()
-    return Shut()
+            it.is_bounded = False
+            return
 
 
-def _pad(it: Shutting) -> Shut:
+def _pad(it: Shutting) -> None:
     pads, axes = it.node.input(1), it.node.input(3)
     if not pads or not it.scope.is_valued(pads):
-        return Shut()
+        return
     one = it.constant(np.array(1, np.float32))
     # At least 1, since an empty dim can be padded to anything and must not cancel the rest.
     dims = it.add("Max", (_real(it, it.add("Shape", (it.node.input(0),), _WHY)), one), _WHY)
@@ -77,27 +77,27 @@ def _pad(it: Shutting) -> Shut:
     growth = it.add("Div", (it.add("Add", (padded, more), _WHY), padded), _WHY)
     total = it.add("Mul", (_multiplied(it, dims), _multiplied(it, growth)), _WHY)
     _limit(it, 1, total)
-    return it.shut_sizes()
+    it.is_bounded = False
 
 
-def _range(it: Shutting) -> Shut:
+def _range(it: Shutting) -> None:
     names = start, limit, delta = [it.node.input(index) for index in range(3)]
     if not any(it.scope.is_valued(name) for name in names):
-        return Shut()
+        return
     constants = {name: it.scope.constant(name) for name in names}
     known = {name: one for name, one in constants.items() if one is not None}
     if all(it.is_open(index) or names[index] in known for index in range(3)):
-        it.check(RangeCheck(start, limit, delta, it.what, it.most, known))
+        it.checks.append(RangeCheck(start, limit, delta, it.what, it.most, known))
     else:
         span = it.add("Sub", (_real(it, limit), _real(it, start)), _WHY)
         _limit(it, 1, it.add("Div", (span, _real(it, delta)), _WHY))
-    return it.shut_sizes()
+    it.is_bounded = False
 
 
-def _loop(it: Shutting) -> Shut:
+def _loop(it: Shutting) -> None:
     """A loop without end cannot be told from others; it is only noted."""
     count = it.node.input(0)
-    return Shut(is_bounded=bool(count) and not it.scope.is_valued(count))
+    it.is_bounded = bool(count) and not it.scope.is_valued(count)
 
 
 _WHY = "makes too many elements"
@@ -127,8 +127,7 @@ def _limit(it: Shutting, index: int, total: str) -> None:
         return
     most = it.constant(np.array(it.most, np.float32))
     is_over = it.add("Greater", (total, most), _WHY)
-    fits = it.add("Cast", (it.add("Not", (is_over,), _WHY),), _WHY, to=INT64)
-    unit = it.add("Div", (fits, fits), _WHY)  # 0 / 0 if it does not
+    unit = it.unit(it.add("Not", (is_over,), _WHY), _WHY)
     one = it.add("Cast", (unit,), _WHY, to=element)
     it.replace(index, it.add("Mul", (it.name(index), one), _WHY))
 
