@@ -5,8 +5,8 @@ from contextlib import suppress
 import numpy as np
 from corpus import files
 
-from inferd.backends.onnx.declared import declared_signature
 from inferd.backends.onnx.doors.guard import guard
+from inferd.backends.onnx.signature import declared_signature
 from inferd.errors import InferdError
 from inferd.formats.onnx_graph import read_model
 from inferd.formats.onnx_model import OnnxNode, OnnxPort, encode_model

@@ -4,7 +4,7 @@ import pytest
 from good import onnx_model
 from onnx import TensorProto, helper
 
-from inferd.backends.onnx.declared import declared_signature
+from inferd.backends.onnx.signature import declared_signature
 from inferd.check.places import check_paths
 from inferd.core.offline import BadCode, OfflineReport
 from inferd.formats.onnx_graph import read_model

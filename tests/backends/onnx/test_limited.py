@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from inferd.backends.onnx.backend import OnnxBackend
-from inferd.backends.onnx.limited import USUAL_LIMIT_S, TimedInstance, limit_s
+from inferd.backends.onnx.guarded import USUAL_LIMIT_S, TimedInstance, limit_s
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.request import InferRequest

@@ -6,12 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from inferd.backends.onnx.declared import declared_signature
 from inferd.backends.onnx.doors.guard import MOST, Guarded, guarded
-from inferd.backends.onnx.guarded import GuardedInstance
+from inferd.backends.onnx.guarded import GuardedInstance, TimedInstance, limit_s
 from inferd.backends.onnx.instance import OnnxInstance, failures
 from inferd.backends.onnx.library import find_libraries, register, words
-from inferd.backends.onnx.limited import TimedInstance, limit_s
 from inferd.backends.onnx.settings import (
     Provider,
     Threads,
@@ -22,7 +20,7 @@ from inferd.backends.onnx.settings import (
     session_settings,
     usual_threads,
 )
-from inferd.backends.onnx.signature import Loaded
+from inferd.backends.onnx.signature import Loaded, declared_signature
 from inferd.compiled import override
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import whole_number

@@ -1,14 +1,21 @@
-"""Signature of an ONNX file: the inputs and outputs it declares, as ONNX Runtime reports them."""
+"""Signature of an ONNX file: the inputs and outputs it declares, as ONNX Runtime reports them.
+
+Without it they are read from the file. But ONNX Runtime also infers types and shapes; of an output
+that the file declares without a type, only it can tell one.
+"""
 
 import re
 from collections.abc import Sequence, Set
-from typing import Any
+from typing import Any, NamedTuple
 
 from inferd.backends.onnx.doors.check import Check
 from inferd.config.model import ModelConfig
 from inferd.core.rows import OPEN, UNKNOWN, Verdict
 from inferd.core.signature import Declared, Signature
 from inferd.errors import InvalidConfig
+from inferd.formats.onnx_graph import GraphInput, OnnxFile
+from inferd.formats.onnx_model import onnx_type
+from inferd.rows.verdict import verdict_on
 from inferd.tensor.dtype import DataType
 
 _OWN_NAMES = {
@@ -19,6 +26,7 @@ _OWN_NAMES = {
 }
 DATATYPES = {f"tensor({_OWN_NAMES.get(one, one.numpy.name)})": one for one in DataType}
 """ONNX Runtime's type name -> datatype. Sequences, maps and optionals have none."""
+_NAMES = {onnx_type(datatype): name for name, datatype in DATATYPES.items()}
 
 # Names of dims that exporters make up (tf2onnx, PyTorch, Paddle): another one for each tensor.
 _MADE_UP = re.compile(r"unk_.*|.*_dynamic_axes_\d+|.*_dim_\d+|.*DynamicDimension.*|None|\?|-1|")
@@ -74,6 +82,38 @@ def read_signature(
     except UnicodeDecodeError as error:
         msg = "an input or output of the file, or a dim of it, has a name that is no UTF-8"
         raise InvalidConfig(msg) from error
+
+
+def declared_signature(model: OnnxFile) -> Signature | None:
+    """Return what the file declares, None if it leaves the type of an output to ONNX Runtime."""
+    graph = model.graph
+    if any(one.is_tensor and not one.element for one in graph.given):
+        return None
+    # Until IR version 3, every initializer had to be among the inputs as well (onnx.proto).
+    inputs = [_argument(one) for one in graph.inputs if one.name not in graph.constants]
+    defaulted = [_argument(one) for one in graph.inputs if one.name in graph.constants]
+    return Signature(
+        _declared(inputs, graph.scalars),
+        _declared(defaulted, None),
+        _declared([_argument(one) for one in graph.given], graph.scalars),
+        verdict_on(model),
+    )
+
+
+class _Argument(NamedTuple):
+    """An input or output, as ONNX Runtime's NodeArg."""
+
+    name: str
+    type: str
+    shape: Sequence[int | str | None]
+
+
+def _argument(port: GraphInput) -> _Argument:
+    kind = _NAMES.get(port.element, "tensor(?)") if port.is_tensor else "a sequence or map"
+    shape: list[int | str | None] = [None if dim < 0 else dim for dim in port.dims or ()]
+    if port.first_dim and shape and shape[0] is None:
+        shape[0] = port.first_dim
+    return _Argument(port.name, kind, shape)
 
 
 def _declared(arguments: Any, scalars: Set[str] | None) -> dict[str, Declared]:

@@ -112,7 +112,7 @@ _HOSTED_BACKEND = "inferd.backends.worker.hosting:HostedBackend"
 _CONVERTIBLE = ("sklearn", "xgboost", "lightgbm", "catboost")
 """Backends whose models can be converted to ONNX when they load."""
 
-_TRANSLATED_BACKEND = "inferd.backends.onnx.translated:TranslatedBackend"
+_TRANSLATED_BACKEND = "inferd.backends.onnx.converted:TranslatedBackend"
 
 # OpenVINO reads SavedModels and frozen graphs by itself.
 _INSTEAD = {"tensorflow": "openvino"}
