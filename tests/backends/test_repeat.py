@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inferd.backends.repeat import RepeatBackend
+from inferd.backends.decoupled import RepeatBackend
 from inferd.config.model import (
     ControlInput,
     ModelConfig,

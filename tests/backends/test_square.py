@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inferd.backends.square import SquareBackend
+from inferd.backends.decoupled import SquareBackend
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import DecoupledInstance, ModelFiles, Placement
 from inferd.core.request import InferRequest, InferResponse

@@ -8,7 +8,7 @@ import pytest
 from fields import with_fields
 
 import inferd
-from inferd.backends.square import SquareBackend, SquareInstance
+from inferd.backends.decoupled import SquareBackend, SquareInstance
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.interfaces import Opened
 from inferd.core.metadata import IndexEntry, ModelState, ServerState, TensorMetadata

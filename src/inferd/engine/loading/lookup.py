@@ -34,8 +34,8 @@ _BACKENDS = {
     "openvino": "inferd.backends.openvino.backend:OpenvinoBackend",
     "litert": "inferd.backends.litert.backend:LitertBackend",
     "identity": "inferd.backends.identity:IdentityBackend",
-    "repeat": "inferd.backends.repeat:RepeatBackend",
-    "square": "inferd.backends.square:SquareBackend",
+    "repeat": "inferd.backends.decoupled:RepeatBackend",
+    "square": "inferd.backends.decoupled:SquareBackend",
     "python": "inferd.backends.python.backend:PythonBackend",
 }
 
