@@ -14,7 +14,7 @@ from inferd.backends.estimator.conversion.conversion import (
     loaded,
     named_ports,
 )
-from inferd.backends.estimator.conversion.sample import read_sample
+from inferd.backends.estimator.conversion.drawn import read_sample
 from inferd.config.model import ModelConfig
 from inferd.config.platform import platform_of_file
 from inferd.errors import InferdError, InvalidConfig

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from inferd.backends.estimator.answer import array_of, tensor_of
+from inferd.backends.estimator.instance import array_of, tensor_of
 from inferd.config.model import ModelOutput
 from inferd.errors import BackendFailed
 from inferd.tensor.dtype import DataType

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from inferd.backends.estimator.backend import EstimatorBackend
-from inferd.backends.estimator.catboost import catboost_model
+from inferd.backends.estimator.boosters import catboost_model, lightgbm_model, xgboost_model
 from inferd.backends.estimator.file import check_pickle, read_estimator
-from inferd.backends.estimator.lightgbm import lightgbm_model
 from inferd.backends.estimator.model import (
     LOG_PROBABILITY,
     PREDICT,
@@ -23,7 +22,6 @@ from inferd.backends.estimator.model import (
 )
 from inferd.backends.estimator.parts import parts_of, verdict_on
 from inferd.backends.estimator.rows import framed, has_pandas, stacked
-from inferd.backends.estimator.xgboost import xgboost_model
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import ModelFiles
 from inferd.core.offline import OfflineReport

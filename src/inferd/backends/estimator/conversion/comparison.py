@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from inferd.backends.estimator.answer import array_of
+from inferd.backends.estimator.instance import array_of
 from inferd.backends.estimator.model import PREDICT, PROBABILITY, LoadedModel
 from inferd.errors import BackendFailed
 from inferd.tensor.array import Array

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from inferd.backends.estimator.answer import tensor_of
 from inferd.backends.estimator.backend import INPUT, EstimatorBackend
 from inferd.backends.estimator.conversion.comparison import (
     TOLERANCE,
@@ -18,10 +17,13 @@ from inferd.backends.estimator.conversion.comparison import (
     differences,
     expected,
 )
-from inferd.backends.estimator.conversion.drawn import drawn_rows, rows_of_training
-from inferd.backends.estimator.conversion.libraries import onnx_of, thresholds_of
-from inferd.backends.estimator.conversion.outputs import Wanted, with_outputs
-from inferd.backends.estimator.conversion.sample import read_sample
+from inferd.backends.estimator.conversion.drawn import drawn_rows, read_sample, rows_of_training
+from inferd.backends.estimator.conversion.libraries import (
+    Wanted,
+    onnx_of,
+    thresholds_of,
+    with_outputs,
+)
 from inferd.backends.estimator.conversion.unusual import (
     Outcome,
     RefusedValues,
@@ -29,7 +31,7 @@ from inferd.backends.estimator.conversion.unusual import (
     refused_in,
     unseen_in,
 )
-from inferd.backends.estimator.instance import outputs_named
+from inferd.backends.estimator.instance import outputs_named, tensor_of
 from inferd.backends.estimator.model import PREDICT, Columns, LoadedModel
 from inferd.backends.estimator.parts import parts_of
 from inferd.backends.estimator.rows import stacked
@@ -70,12 +72,12 @@ class Conversion(NamedTuple):
 
 
 _BACKENDS = {
-    "sklearn": "SklearnBackend",
-    "xgboost": "XgboostBackend",
-    "lightgbm": "LightgbmBackend",
-    "catboost": "CatboostBackend",
+    "sklearn": ("sklearn", "SklearnBackend"),
+    "xgboost": ("boosters", "XgboostBackend"),
+    "lightgbm": ("boosters", "LightgbmBackend"),
+    "catboost": ("boosters", "CatboostBackend"),
 }
-"""Library -> the class that loads its models, in the module of that name."""
+"""Library -> the module, and its class, that loads its models."""
 
 LIBRARIES = tuple(_BACKENDS)
 
@@ -85,9 +87,10 @@ def loaded(library: str, file: Path, config: ModelConfig) -> LoadedModel:
 
     Raises Unsupported if a package it needs is not installed.
     """
-    module = import_module(f"inferd.backends.estimator.{library}")
+    name, kind = _BACKENDS[library]
+    module = import_module(f"inferd.backends.estimator.{name}")
     try:
-        backend: EstimatorBackend = getattr(module, _BACKENDS[library])()
+        backend: EstimatorBackend = getattr(module, kind)()
         return backend.load(ModelFiles(file.parent, 1, file.parent, file), config)
     except ModuleNotFoundError as error:
         msg = f"the package '{error.name}' is not installed: pip install 'inferd[{library}]'"

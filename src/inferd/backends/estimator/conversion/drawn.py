@@ -1,4 +1,4 @@
-"""Drawn rows: what a converted model is compared on if nobody gives rows of its own.
+"""Rows that a converted model is compared on: drawn ones if nobody gives a sample of their own.
 
 Two ways to compute the same trees differ first where a value equals a threshold, or nearly does: a
 float32 beside a float64, `<` for `<=`. So values are drawn at the model's own thresholds, at the
@@ -7,10 +7,13 @@ that it has kept of its training: means, centres, support vectors.
 """
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from inferd.backends.estimator.model import Columns
+from inferd.errors import InvalidConfig
 from inferd.tensor.array import Array
 
 _TRAINED = (
@@ -111,3 +114,34 @@ def by_column(features: list[Array], values: list[Array]) -> dict[int, Array]:
         return {}
     feature, value = np.concatenate(features), np.concatenate(values)
     return {int(one): value[feature == one] for one in np.unique(feature)}
+
+
+def read_sample(file: Path, what: str) -> Columns:
+    """Return one array of shape [rows, columns], or an array [rows] for each column, by name.
+
+    Texts are object arrays of `str`. Raises InvalidConfig, which calls the file `what`.
+    """
+    try:
+        # A sample is only data: a pickled array in it could run code.
+        with np.load(file, allow_pickle=False) as opened:
+            arrays = {name: opened[name] for name in opened.files}
+    except (OSError, ValueError, AttributeError) as error:
+        msg = f"{what}: {getattr(error, 'strerror', None) or error}"
+        raise InvalidConfig(msg) from error
+    lengths = {array.shape[:1] for array in arrays.values()}
+    if len(lengths) != 1 or lengths == {()} or lengths == {(0,)}:
+        msg = f"{what}: expected arrays of the same number of rows, at least one row"
+        raise InvalidConfig(msg)
+    most = 2 if len(arrays) == 1 else 1
+    for name, array in arrays.items():
+        if array.ndim > most:
+            msg = (
+                f"{what}: '{name}' has shape {list(array.shape)}, expected [rows] for each column, "
+                f"or a single array [rows, columns]"
+            )
+            raise InvalidConfig(msg)
+    return {name: _texts(array) for name, array in arrays.items()}
+
+
+def _texts(array: Array) -> Array:
+    return array.astype(str).astype(object) if array.dtype.kind in "SU" else array

@@ -4,22 +4,23 @@ Outputs are named after the methods whose results they are. What has no counterp
 the others are right is for the comparison to say.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from inferd.backends.estimator.conversion.drawn import Known, by_column, thresholds_in
 from inferd.backends.estimator.model import PREDICT, PROBABILITY
 from inferd.errors import InferdError, Unsupported, foreign_text
-from inferd.formats.onnx_model import OnnxPort
+from inferd.formats.onnx_model import OnnxPort, onnx_type
 from inferd.formats.trees.ensemble import PAIR, VALUES, Ensemble, encode_ensemble
 from inferd.formats.trees.lightgbm import read_lightgbm
 from inferd.formats.trees.xgboost import read_xgboost
-from inferd.tensor.dtype import DataType
+from inferd.tensor.array import Array
+from inferd.tensor.dtype import DataType, datatype_of
 
 _OPSETS = {"": 18, "ai.onnx.ml": 3}
 
@@ -186,3 +187,45 @@ def _renamed(model: Any, names: dict[str, str], main: str) -> bytes:
         raise Unsupported(msg)
     content: bytes = model.SerializeToString()
     return content
+
+
+_OPSET = 18  # for a model that has no operator of this domain so far
+
+
+class Wanted(NamedTuple):
+    """An output: the one that `source` is in the model so far, and the library's own `answer`."""
+
+    source: str
+    answer: Array
+
+
+def with_outputs(content: bytes, wanted: Mapping[str, Wanted]) -> bytes:
+    """Return an ONNX model that has the outputs `wanted`, by name, and no others.
+
+    Each takes the datatype of its answer, and all dims but the first. Raises ModuleNotFoundError
+    without the package onnx.
+    """
+    onnx = import_module("onnx")
+    model = onnx.load_model_from_string(content)
+    graph = model.graph
+    if not any(opset.domain in ("", "ai.onnx") for opset in model.opset_import):
+        model.opset_import.add(domain="", version=_OPSET)
+    # The new outputs may have the names that the old ones had, so those give way.
+    sources = {one.source: f"{one.source} as computed" for one in wanted.values()}
+    for node in graph.node:
+        for names in (node.input, node.output):
+            names[:] = [sources.get(name, name) for name in names]
+    del graph.output[:]
+    # It may describe tensors under names that they no longer have.
+    del graph.value_info[:]
+    for name, (source, answer) in wanted.items():
+        kind = onnx_type(datatype_of(answer.dtype))
+        dims = answer.shape[1:]
+        cast, shape = f"{name} of its datatype", f"shape of {name}"
+        # 0 keeps the number of rows (ONNX, Reshape).
+        graph.initializer.append(onnx.numpy_helper.from_array(np.array([0, *dims]), shape))
+        graph.node.append(onnx.helper.make_node("Cast", [sources[source]], [cast], to=kind))
+        graph.node.append(onnx.helper.make_node("Reshape", [cast, shape], [name]))
+        graph.output.append(onnx.helper.make_tensor_value_info(name, kind, [None, *dims]))
+    made: bytes = model.SerializeToString()
+    return made
