@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 
 from inferd.backends.onnx.doors.check import (
-    DimsCheck,
-    DivisionCheck,
-    NonzeroCheck,
-    RangeCheck,
-    SizeCheck,
+    dims_check,
+    division_check,
+    nonzero_check,
+    range_check,
+    size_check,
 )
 
 LOWEST = np.iinfo(np.int32).min
 
 
 def division(a, b, constants=None):
-    return DivisionCheck("a", "b", "Div 'y'", constants or {}).complaint(
+    return division_check("a", "b", "Div 'y'", constants or {}).complaint(
         {
             name: np.array(value, np.int32)
             for name, value in (("a", a), ("b", b))
@@ -27,15 +27,15 @@ def division(a, b, constants=None):
 @pytest.mark.parametrize(
     ("check", "shape", "words"),
     [
-        (DimsCheck("x", "GRU 'y'"), (2, 0, 3), "GRU 'y' takes no dim 1 of 0"),
-        (DimsCheck("x", "GRU 'y'"), (2, 1, 3), ""),
-        (DimsCheck("x", "LSTM 'y'", free=(0, 2)), (0, 1, 0), ""),
-        (DimsCheck("x", "Unique 'y'", free=(-1,)), (2, 0), ""),
-        (DimsCheck("x", "Unique 'y'", free=(-1,)), (0, 2), "takes no dim 0 of 0"),
-        (DimsCheck("x", "Unique 'y'", free=(5,)), (0, 2), "takes no dim 0 of 0"),
-        (DimsCheck("x", "DFT 'y'", 2, any_size=True), (0, 0), ""),
+        (dims_check("x", "GRU 'y'"), (2, 0, 3), "GRU 'y' takes no dim 1 of 0"),
+        (dims_check("x", "GRU 'y'"), (2, 1, 3), ""),
+        (dims_check("x", "LSTM 'y'", free=(0, 2)), (0, 1, 0), ""),
+        (dims_check("x", "Unique 'y'", free=(-1,)), (2, 0), ""),
+        (dims_check("x", "Unique 'y'", free=(-1,)), (0, 2), "takes no dim 0 of 0"),
+        (dims_check("x", "Unique 'y'", free=(5,)), (0, 2), "takes no dim 0 of 0"),
+        (dims_check("x", "DFT 'y'", 2, any_size=True), (0, 0), ""),
         (
-            DimsCheck("x", "DFT 'y'", 2, any_size=True),
+            dims_check("x", "DFT 'y'", 2, any_size=True),
             (4,),
             "has shape [4]; DFT 'y' takes at least",
         ),
@@ -47,7 +47,7 @@ def test_dims(check, shape, words):
 
 
 def test_a_divisor_that_is_zero_is_named_with_its_place():
-    check = NonzeroCheck("n", "STFT 'y'")
+    check = nonzero_check("n", "STFT 'y'")
     assert check.complaint({"n": np.array([[4, 0]])}).startswith("input 'n' is 0 at [0, 1]; STFT")
     assert check.complaint({"n": np.array(0)}) == "input 'n' is 0; STFT 'y' divides by it"
     assert check.complaint({"n": np.array(4)}) == ""
@@ -75,7 +75,7 @@ def test_quotients_exist_and_fit(a, b, words):
 
 def test_a_side_that_is_a_constant_is_called_one():
     assert "(of constant 'b' at [0])" in division([LOWEST], None, {"b": np.array([-1], np.int32)})
-    assert DivisionCheck("a", "b", "", {"b": np.array(-1)}).inputs == ("a",)
+    assert division_check("a", "b", "", {"b": np.array(-1)}).inputs == ("a",)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_side_that_is_a_constant_is_called_one():
     ],
 )
 def test_sizes_fit_the_memory(numbers, is_fine):
-    check = SizeCheck("n", "Expand 'y'", 1000)
+    check = size_check("n", "Expand 'y'", 1000)
     complaint = check.complaint({"n": np.array(numbers, np.int64)})
     assert (complaint == "") is is_fine
     assert is_fine or f"input 'n' is {numbers}; Expand 'y' may make at most 1000" in complaint
@@ -108,7 +108,7 @@ def test_sizes_fit_the_memory(numbers, is_fine):
     ],
 )
 def test_ranges_fit_the_memory(start, limit, delta, words):
-    check = RangeCheck("a", "b", "c", "Range 'y'", 1000, {"a": np.array(start)})
+    check = range_check(("a", "b", "c"), "Range 'y'", 1000, {"a": np.array(start)})
     assert check.inputs == ("b", "c")
     complaint = check.complaint({"b": np.array(limit), "c": np.array(delta)})
     assert words in complaint and bool(words) is bool(complaint)

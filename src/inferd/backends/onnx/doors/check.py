@@ -3,203 +3,157 @@
 Each Check is made when a model loads, from what its graph does with an input.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from inferd.config.parameter_names import MOST_ELEMENTS
 from inferd.tensor.array import Array
 
-
-class Check(Protocol):
-    """Compares inputs with what an operator can take; `inputs` are the names of those it reads."""
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """The names of the inputs that are compared."""
-
-    def complaint(self, arrays: Mapping[str, Array]) -> str:
-        """Return what is wrong with the model's inputs, "" for nothing."""
+Arrays = Mapping[str, Array]
+"""Name of an input, or of a constant, -> its elements."""
 
 
-class DimsCheck(NamedTuple):
-    """The dims that an operator needs: at least `least_rank`, and none of 0.
+class Check(NamedTuple):
+    """Compares inputs with what an operator can take; `inputs` are the names of those it reads.
+
+    `complaint` returns what is wrong with the model's inputs, "" for nothing.
+    """
+
+    inputs: tuple[str, ...]
+    complaint: Callable[[Arrays], str]
+
+
+def dims_check(
+    name: str,
+    operator: str,
+    least_rank: int = 0,
+    free: tuple[int, ...] = (),
+    *,
+    any_size: bool = False,
+) -> Check:
+    """Return a check of the dims that an operator needs: at least `least_rank`, and none of 0.
 
     Dims of 0 are allowed at the places `free`, and everywhere if `any_size`.
     """
 
-    name: str
-    operator: str
-    least_rank: int = 0
-    free: tuple[int, ...] = ()
-    any_size: bool = False
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """See Check.inputs."""
-        return (self.name,)
-
-    def complaint(self, arrays: Mapping[str, Array]) -> str:
-        """See Check.complaint."""
-        shape = arrays[self.name].shape
+    def complaint(arrays: Arrays) -> str:
+        shape = arrays[name].shape
         rank = len(shape)
-        if rank < self.least_rank:
+        if rank < least_rank:
             return (
-                f"input '{self.name}' has shape {list(shape)}; "
-                f"{self.operator} takes at least {self.least_rank} dims"
+                f"input '{name}' has shape {list(shape)}; {operator} takes at least {least_rank} "
+                f"dims"
             )
-        if self.any_size or 0 not in shape:
+        if any_size or 0 not in shape:
             return ""
         # Places count from the end if negative, as axes of ONNX do; ranks differ between requests.
-        free = [place % rank for place in self.free if -rank <= place < rank]
+        allowed = [place % rank for place in free if -rank <= place < rank]
         for place, dim in enumerate(shape):
-            if not dim and place not in free:
+            if not dim and place not in allowed:
                 return (
-                    f"input '{self.name}' has shape {list(shape)}; "
-                    f"{self.operator} takes no dim {place} of 0"
+                    f"input '{name}' has shape {list(shape)}; {operator} takes no dim {place} of 0"
                 )
         return ""
 
+    return Check((name,), complaint)
 
-class LeastDimCheck(NamedTuple):
-    """A dim that must have a least size, for windows that an operator lays over it."""
 
-    name: str
-    operator: str
-    place: int
-    least: int
+def least_dim_check(name: str, operator: str, place: int, least: int) -> Check:
+    """Return a check of a dim's least size, for windows that an operator lays over it."""
 
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """See Check.inputs."""
-        return (self.name,)
-
-    def complaint(self, arrays: Mapping[str, Array]) -> str:
-        """See Check.complaint."""
-        shape = arrays[self.name].shape
-        if len(shape) <= self.place or shape[self.place] >= self.least:
+    def complaint(arrays: Arrays) -> str:
+        shape = arrays[name].shape
+        if len(shape) <= place or shape[place] >= least:
             return ""
         return (
-            f"input '{self.name}' has shape {list(shape)}; {self.operator} takes it "
-            f"with at least {self.least} in dim {self.place}"
+            f"input '{name}' has shape {list(shape)}; {operator} takes it "
+            f"with at least {least} in dim {place}"
         )
 
-
-class NonzeroCheck(NamedTuple):
-    """A number that an operator divides by: it must not be 0."""
-
-    name: str
-    operator: str
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """See Check.inputs."""
-        return (self.name,)
-
-    def complaint(self, arrays: Mapping[str, Array]) -> str:
-        """See Check.complaint."""
-        zeros = np.argwhere(arrays[self.name] == 0)
-        if not len(zeros):
-            return ""
-        return f"input '{self.name}' is 0{_at(zeros[0])}; {self.operator} divides by it"
+    return Check((name,), complaint)
 
 
-class SizeCheck(NamedTuple):
-    """Numbers that, multiplied, are how many elements an operator makes: `most`, or fewer.
+def nonzero_check(name: str, operator: str) -> Check:
+    """Return a check of a number that an operator divides by: it must not be 0."""
 
-    It makes as many for each element of the input `of`, unless that is "", and of a constant with
-    `each` of them.
+    def complaint(arrays: Arrays) -> str:
+        zeros = np.argwhere(arrays[name] == 0)
+        return f"input '{name}' is 0{_at(zeros[0])}; {operator} divides by it" if len(zeros) else ""
+
+    return Check((name,), complaint)
+
+
+def size_check(name: str, operator: str, most: int, of: str = "", each: int = 1) -> Check:
+    """Return a check of numbers that, multiplied, are how many elements an operator makes.
+
+    They are `most`, or fewer. It makes as many for each element of the input `of`, unless that is
+    "", and of a constant with `each` of them.
     """
 
-    name: str
-    operator: str
-    most: int
-    of: str = ""
-    each: int = 1
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """See Check.inputs."""
-        return (self.name, self.of) if self.of else (self.name,)
-
-    def complaint(self, arrays: Mapping[str, Array]) -> str:
-        """See Check.complaint."""
+    def complaint(arrays: Arrays) -> str:
         # Python's integers: a product of INT64 could wrap around to something small.
-        numbers = [int(one) for one in arrays[self.name].reshape(-1)]
+        numbers = [int(one) for one in arrays[name].reshape(-1)]
         # Negative ones mean "as it is" or are errors, which the operator itself refuses.
-        total = prod(one for one in numbers if one > 0) * self.each
-        if self.of:
-            total *= arrays[self.of].size
-        if total <= self.most or 0 in numbers:
+        total = prod(one for one in numbers if one > 0) * each
+        if of:
+            total *= arrays[of].size
+        if total <= most or 0 in numbers:
             return ""
         return (
-            f"input '{self.name}' is {numbers[:8]}; {self.operator} may make at most {self.most} "
-            f"elements, see parameter {MOST_ELEMENTS}"
+            f"input '{name}' is {numbers[:8]}; {operator} may make at most {most} elements, see "
+            f"parameter {MOST_ELEMENTS}"
         )
 
+    return Check((name, of) if of else (name,), complaint)
 
-class RangeCheck(NamedTuple):
-    """A range from `start` to `limit` in steps of `delta`, of `most` elements or fewer.
 
-    `constants` has those of them that are no inputs.
+def range_check(names: tuple[str, str, str], operator: str, most: int, constants: Arrays) -> Check:
+    """Return a check of a range from start to limit in steps of delta, which have these `names`.
+
+    It has `most` elements, or fewer. `constants` has those of them that are no inputs.
     """
 
-    start: str
-    limit: str
-    delta: str
-    operator: str
-    most: int
-    constants: Mapping[str, Array]
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """See Check.inputs."""
-        names = dict.fromkeys((self.start, self.limit, self.delta))
-        return tuple(name for name in names if name not in self.constants)
-
-    def complaint(self, arrays: Mapping[str, Array]) -> str:
-        """See Check.complaint."""
-        values = {**self.constants, **arrays}
-        ends = [values[name].reshape(-1) for name in (self.start, self.limit, self.delta)]
+    def complaint(arrays: Arrays) -> str:
+        values = {**constants, **arrays}
+        ends = [values[name].reshape(-1) for name in names]
         if not all(len(one) for one in ends):
             return ""  # ONNX Runtime says so
         # Floats, for integers too: what rounding costs does not matter for a limit of millions.
         start, limit, delta = (float(one[0]) for one in ends)
         if not delta:
-            return f"'{self.delta}' is 0; {self.operator} makes steps of it"
+            return f"'{names[2]}' is 0; {operator} makes steps of it"
         # Written so that NaN passes: ONNX Runtime makes no elements of it.
-        if not (limit - start) / delta > self.most:
+        if not (limit - start) / delta > most:
             return ""
         return (
-            f"'{self.start}' is {start:g}, '{self.limit}' {limit:g} and '{self.delta}' {delta:g}; "
-            f"{self.operator} may make at most {self.most} elements, see parameter {MOST_ELEMENTS}"
+            f"'{names[0]}' is {start:g}, '{names[1]}' {limit:g} and '{names[2]}' {delta:g}; "
+            f"{operator} may make at most {most} elements, see parameter {MOST_ELEMENTS}"
         )
 
+    return Check(_without(names, constants), complaint)
 
-class DivisionCheck(NamedTuple):
-    """A division of integers, whose quotient must exist and fit.
+
+def division_check(dividend: str, divisor: str, operator: str, constants: Arrays) -> Check:
+    """Return a check of a division of integers, whose quotient must exist and fit.
 
     A side that is no input is a constant: `dividend` or `divisor` is its name all the same, and
     `constants` has it.
     """
 
-    dividend: str
-    divisor: str
-    operator: str
-    constants: Mapping[str, Array]
+    def side(name: str, array: Array, place: Array) -> str:
+        """Return words for the element of `array` that is at `place` of the quotient."""
+        # Undoes broadcasting, which aligns shapes at the end and repeats dims of 1.
+        own = place[len(place) - array.ndim :] if array.ndim else place[:0]
+        at = [0 if dim == 1 else int(one) for one, dim in zip(own, array.shape, strict=True)]
+        kind = "constant" if name in constants else "input"
+        return f"{kind} '{name}'{_at(at)}"
 
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """See Check.inputs."""
-        sides = dict.fromkeys((self.dividend, self.divisor))
-        return tuple(name for name in sides if name not in self.constants)
-
-    def complaint(self, arrays: Mapping[str, Array]) -> str:
-        """See Check.complaint."""
-        values = {**self.constants, **arrays}
-        a, b = values[self.dividend], values[self.divisor]
+    def complaint(arrays: Arrays) -> str:
+        values = {**constants, **arrays}
+        a, b = values[dividend], values[divisor]
         # Nearly always enough, and cheap.
         if not a.size or (b.all() and not (b == -1).any()):
             return ""
@@ -212,26 +166,20 @@ class DivisionCheck(NamedTuple):
         # ONNX Runtime refuses a zero itself, but with other words than what is refused below.
         zeros = np.argwhere(right == 0)
         if len(zeros):
-            return f"{self._side(self.divisor, b, zeros[0])} is 0; {self.operator} divides by it"
+            return f"{side(divisor, b, zeros[0])} is 0; {operator} divides by it"
         over = np.argwhere((left == lowest) & (right == -1))
         if not len(over):
             return ""
-        large, minus = (
-            self._side(name, array, over[0])
-            for name, array in ((self.dividend, a), (self.divisor, b))
-        )
         return (
-            f"{large} is {lowest}; {self.operator} divides it by -1 (of {minus}), "
-            f"and {a.dtype} cannot hold the quotient"
+            f"{side(dividend, a, over[0])} is {lowest}; {operator} divides it by -1 (of "
+            f"{side(divisor, b, over[0])}), and {a.dtype} cannot hold the quotient"
         )
 
-    def _side(self, name: str, array: Array, place: Array) -> str:
-        """Return words for the element of `array` that is at `place` of the quotient."""
-        # Undoes broadcasting, which aligns shapes at the end and repeats dims of 1.
-        own = place[len(place) - array.ndim :] if array.ndim else place[:0]
-        at = [0 if dim == 1 else int(one) for one, dim in zip(own, array.shape, strict=True)]
-        kind = "constant" if name in self.constants else "input"
-        return f"{kind} '{name}'{_at(at)}"
+    return Check(_without((dividend, divisor), constants), complaint)
+
+
+def _without(names: Iterable[str], constants: Arrays) -> tuple[str, ...]:
+    return tuple(name for name in dict.fromkeys(names) if name not in constants)
 
 
 def _at(place: Any) -> str:

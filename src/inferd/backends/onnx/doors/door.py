@@ -11,7 +11,7 @@ be is computed when the model loads.
 
 import numpy as np
 
-from inferd.backends.onnx.doors.check import DivisionCheck, LeastDimCheck, NonzeroCheck
+from inferd.backends.onnx.doors.check import division_check, least_dim_check, nonzero_check
 from inferd.backends.onnx.doors.scope import Scope
 from inferd.backends.onnx.doors.shutting import Shutter, Shutting
 from inferd.backends.onnx.doors.sizes import SIZES
@@ -155,7 +155,7 @@ def _divisor(it: Shutting, index: int) -> None:
     """Let that input, a number, be anything but 0."""
     name = it.node.input(index)
     if it.is_open(index):
-        it.checks.append(NonzeroCheck(name, it.what))
+        it.checks.append(nonzero_check(name, it.what))
         return
     constant = it.scope.constant(name)
     if name and (constant is None or not constant.all()):
@@ -183,12 +183,12 @@ def _division(it: Shutting) -> None:
     # Counts are never negative, so neither side of these can be what overflows.
     if (left is not None and not _has_lowest(left)) or scope.is_count(a) or scope.is_count(b):
         if it.is_open(1) and left is not None:
-            it.checks.append(DivisionCheck(a, b, it.what, {a: left}))
+            it.checks.append(division_check(a, b, it.what, {a: left}))
         return
     known = {name: one for name, one in ((a, left), (b, right)) if one is not None}
     # Both sides are known before the run: a check costs less than nodes in the graph.
     if (it.is_open(0) or left is not None) and (it.is_open(1) or right is not None):
-        check = DivisionCheck(a, b, it.what, known)
+        check = division_check(a, b, it.what, known)
         if check.inputs:
             it.checks.append(check)
             return
@@ -262,7 +262,7 @@ def _pool(it: Shutting) -> None:
     if source in it.scope.open_inputs:
         declared = it.scope.declared.get(source)
         if declared is None or len(declared) <= _HEIGHT or declared[_HEIGHT] < height:
-            it.checks.append(LeastDimCheck(source, it.what, _HEIGHT, height))
+            it.checks.append(least_dim_check(source, it.what, _HEIGHT, height))
     elif it.opset >= _SINCE_LESS and it.scope.dims(source) is None:
         why = f"images need a height of {least}"
         shape = it.add("Shape", (it.node.input(0),), why)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from inferd.backends.onnx.doors.check import Check, DimsCheck
+from inferd.backends.onnx.doors.check import Check, dims_check
 from inferd.backends.onnx.doors.scope import Scope
 from inferd.formats.onnx_graph import INT64, RowNode
 from inferd.formats.onnx_model import OnnxNode
@@ -41,14 +41,14 @@ class Shutting:
     def compares(
         self, index: int, rank: int = 0, free: tuple[int, ...] = (), *, any_size: bool = False
     ) -> bool:
-        """Have requests compared with the dims that an input needs, see DimsCheck.
+        """Have requests compared with the dims that an input needs, see dims_check.
 
         Returns False for an input that is not one of the model.
         """
         is_open = self.is_open(index)
         if is_open:
             self.checks.append(
-                DimsCheck(self.node.input(index), self.what, rank, free, any_size=any_size)
+                dims_check(self.node.input(index), self.what, rank, free, any_size=any_size)
             )
         return is_open
 

@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from inferd.backends.onnx.doors.check import RangeCheck, SizeCheck
+from inferd.backends.onnx.doors.check import range_check, size_check
 from inferd.backends.onnx.doors.shutting import Shutter, Shutting
 from inferd.formats.onnx_graph import INT32, INT64
 
@@ -31,9 +31,9 @@ def _sized(index: int, data: int | None = None) -> Shutter:
         of = "" if data is None else it.node.input(data)
         dims = () if data is None else it.scope.dims(of)
         if it.is_open(index) and dims is not None:
-            it.checks.append(SizeCheck(size, it.what, it.most, each=prod(dims)))
+            it.checks.append(size_check(size, it.what, it.most, each=prod(dims)))
         elif it.is_open(index) and of in it.scope.open_inputs:
-            it.checks.append(SizeCheck(size, it.what, it.most, of))
+            it.checks.append(size_check(size, it.what, it.most, of))
         else:
             total = _product(it, size)
             _limit(it, index, _times_size(it, total, of) if of else total)
@@ -87,7 +87,7 @@ def _range(it: Shutting) -> None:
     constants = {name: it.scope.constant(name) for name in names}
     known = {name: one for name, one in constants.items() if one is not None}
     if all(it.is_open(index) or names[index] in known for index in range(3)):
-        it.checks.append(RangeCheck(start, limit, delta, it.what, it.most, known))
+        it.checks.append(range_check((start, limit, delta), it.what, it.most, known))
     else:
         span = it.add("Sub", (_real(it, limit), _real(it, start)), _WHY)
         _limit(it, 1, it.add("Div", (span, _real(it, delta)), _WHY))
