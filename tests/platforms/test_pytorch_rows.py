@@ -9,8 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from inferd.backends.pytorch.export import Export
-from inferd.backends.pytorch.rows.export import verdict_on_export
-from inferd.backends.pytorch.rows.script import verdict_on_script
+from inferd.backends.pytorch.rows.verdict import verdict_on_export, verdict_on_script
 from inferd.backends.pytorch.script import Script
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.tensor.dtype import DataType

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from inferd.backends.estimator.conversion.comparison import TOLERANCE
 from inferd.backends.estimator.conversion.conversion import (
     LIBRARIES,
+    TOLERANCE,
     Conversion,
     check,
     converted,

@@ -2,8 +2,13 @@
 
 import pytest
 
-from inferd.backends.tensorflow.assets import MAX_DEPTH, asset_tensors, fills_from_elsewhere
-from inferd.backends.tensorflow.files import read_graph, read_saved_model
+from inferd.backends.tensorflow.files import (
+    MAX_DEPTH,
+    asset_tensors,
+    fills_from_elsewhere,
+    read_graph,
+    read_saved_model,
+)
 from inferd.backends.tensorflow.graph import TfGraph
 from inferd.config.model import ModelConfig, ModelOutput
 from inferd.errors import InvalidConfig

@@ -1,6 +1,6 @@
 import pytest
 
-from inferd.backends.tensorflow.fields import (
+from inferd.backends.tensorflow.graph import (
     integer,
     merged,
     messages,

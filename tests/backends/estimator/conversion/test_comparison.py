@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from inferd.backends.estimator.conversion.comparison import differences
+from inferd.backends.estimator.conversion.conversion import differences
 
 SHARES = np.array([[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]])
 LABELS = np.array([["a"], ["a"], ["b"]], object)
