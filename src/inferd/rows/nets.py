@@ -9,19 +9,10 @@ from inferd.rows.value import ONE, RowTensor, Size, give_up
 
 
 def _conv(call: RowCall) -> RowTensor:
-    call.plain(call.values[1:], "weights")
-    return _convolved(call, call.needed(0), call.needed(1))
-
-
-def _quantized_conv(call: RowCall) -> RowTensor:
-    call.plain(call.values[1:], "weights")
-    return _convolved(call, call.needed(0), call.needed(3))
-
-
-def _convolved(call: RowCall, value: RowTensor, weights: RowTensor) -> RowTensor:
+    weights = call.needed(3 if call.node.op == "QLinearConv" else 1)
     # A convolution sums along the channels and moves along the rest,
     # so that rows can only lie in dim 0.
-    call.along(value, range(1, value.rank))
+    value = call.kept(range(1, call.needed(0).rank))
     window = [size.number for size in weights.dims[2:]]
     is_upwards = call.node.op == "ConvTranspose"
     # Weights are [out, in, ...], those of ConvTranspose [in, out / group, ...] (ONNX).
@@ -63,9 +54,7 @@ def _windows(call: RowCall, sizes: Sequence[Size], window: Sequence[int]) -> lis
 
 
 def _pool(call: RowCall) -> Sequence[RowTensor]:
-    value = call.needed(0)
-    call.plain(call.values[1:], "scales")
-    call.along(value, range(2, value.rank))
+    value = call.kept(range(2, call.needed(0).rank), "scales")
     spatial = _windows(call, value.dims[2:], call.attribute("kernel_shape", []))
     made = value.shaped((*value.dims[:2], *spatial), value.axis)
     # MaxPool's Indices count from the first element of the whole tensor (ONNX).
@@ -75,9 +64,7 @@ def _pool(call: RowCall) -> Sequence[RowTensor]:
 
 
 def _global_pool(call: RowCall) -> RowTensor:
-    value = call.needed(0)
-    call.plain(call.values[1:], "scales")
-    call.along(value, range(2, value.rank))
+    value = call.kept(range(2, call.needed(0).rank), "scales")
     return value.shaped((*value.dims[:2], *[ONE] * (value.rank - 2)), value.axis)
 
 
@@ -261,10 +248,9 @@ def _embed_normalization(call: RowCall) -> Sequence[RowTensor]:
 RULES: Rules = {
     **named(_attention, "Attention"),
     **named(_pool, "AveragePool", "LpPool", "MaxPool"),
-    **named(_conv, "Conv", "ConvInteger", "ConvTranspose"),
+    **named(_conv, "Conv", "ConvInteger", "ConvTranspose", "QLinearConv"),
     **named(recurrent, "GRU", "LSTM", "RNN"),
     **named(_global_pool, "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool"),
-    **named(_quantized_conv, "QLinearConv"),
     **named(_reverse_sequence, "ReverseSequence"),
     **named(_rotary, "RotaryEmbedding"),
     **named(_fused_attention, "Attention", "MultiHeadAttention", domain=MICROSOFT),

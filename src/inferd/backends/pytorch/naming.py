@@ -90,10 +90,9 @@ def outputs_in_order(config: ModelConfig) -> list[str]:
     Raises InvalidConfig for duplicate numbers.
     """
     names = [tensor.name for tensor in config.output]
-    found = [_NUMBERED.fullmatch(name) for name in names]
-    if not names or not all(found):
+    numbers = _numbers(names)
+    if not numbers:
         return names
-    numbers = [int(match[1]) for match in found if match]
     if len(set(numbers)) < len(numbers):
         msg = f"model '{config.name}': two outputs have the same number after '__'"
         raise InvalidConfig(msg)
@@ -102,11 +101,16 @@ def outputs_in_order(config: ModelConfig) -> list[str]:
     return [by_number.get(number, "") for number in range(max(numbers) + 1)]
 
 
-def _numbered(config: ModelConfig, names: list[str], count: int) -> list[str] | None:
+def _numbers(names: list[str]) -> list[int] | None:
+    """Return the numbers at the ends of `names`, None if one has none."""
     found = [_NUMBERED.fullmatch(name) for name in names]
-    if not all(found):
+    return [int(match[1]) for match in found if match] if all(found) else None
+
+
+def _numbered(config: ModelConfig, names: list[str], count: int) -> list[str] | None:
+    numbers = _numbers(names)
+    if numbers is None:
         return None
-    numbers = [int(match[1]) for match in found if match]
     if sorted(numbers) != list(range(len(names))) or len(names) > count:
         msg = (
             f"model '{config.name}': the numbers of inputs {', '.join(names)} are not 0 to "

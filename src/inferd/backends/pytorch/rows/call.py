@@ -128,6 +128,14 @@ class AtenCall(FollowedCall):
         """Return an argument that is a tensor. Raises Unclear."""
         return as_rows(self.raw(name))
 
+    def main(self) -> RowTensor:
+        """Return the tensor that is computed with, called self or input. Raises Unclear."""
+        return self.rows("self" if "self" in self.arguments else "input")
+
+    def weights(self, *names: str) -> None:
+        """Raise Mixed unless these arguments, or those of them that are given, are plain."""
+        self.plain([self.maybe(name) for name in names], "weights")
+
     def maybe(self, name: str) -> RowTensor | None:
         """Return an optional tensor. Raises Unclear."""
         return None if self.raw(name) is None else self.rows(name)

@@ -102,7 +102,7 @@ def _encoder(call: AtenCall) -> RowTensor | list[RowTensor]:
         call.unclear("its mask, or its inputs, are not known")
     weights = [name for name in call.arguments if "weight_" in name or "bias" in name]
     weights += [name for name in ("qkv_weight", "proj_weight") if name in call.arguments]
-    call.plain([call.maybe(name) for name in weights], "weights")
+    call.weights(*weights)
     for value in rows:
         call.along(value, [1, 2])
     call.flow.join(*rows)
@@ -136,7 +136,7 @@ def _same(call: AtenCall) -> RowTensor:
 def _dropout(call: AtenCall) -> RowTensor:
     if call.known("train") is not False:
         call.mixes("draws random numbers, for training")
-    return call.rows("self" if "self" in call.arguments else "input").same()
+    return call.main().same()
 
 
 def _slope(call: AtenCall) -> RowTensor:
@@ -269,24 +269,23 @@ def _spread(numbers: Sequence[int], count: int) -> list[int]:
 
 
 def _batch_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
-    value = call.rows("self" if "self" in call.arguments else "input")
+    value = call.main()
     means = [call.maybe(name) for name in ("running_mean", "running_var")]
     # A batch norm in training mode normalises by the batch that it gets: rows depend on others.
     is_training = call.known("training", True) is not False
     trains = None in means or (is_training and "no_training" not in call.name)
     if trains and value.axis is not None:
         call.mixes("takes the mean of the whole batch, as in training")
-    call.plain([*means, call.maybe("weight"), call.maybe("bias")], "weights")
+    call.weights("running_mean", "running_var", "weight", "bias")
     call.along(value, [1])
     # The means and deviations are those of the model, or nothing.
     return [value.same(), *[RowTensor(None)] * 2] if "native" in call.name else value.same()
 
 
 def _layer_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
-    value = call.rows("self" if "self" in call.arguments else "input")
+    value = call.main()
     count = len(call.known("normalized_shape", []))
-    weights = [call.maybe("weight"), call.maybe("bias")]
-    call.plain(weights, "weights")
+    call.weights("weight", "bias")
     call.along(value, range(value.rank - count, value.rank))
     if "native" not in call.name:
         return value.same()
@@ -297,8 +296,8 @@ def _layer_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
 
 
 def _group_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
-    value = call.rows("self" if "self" in call.arguments else "input")
-    call.plain([call.maybe("weight"), call.maybe("bias")], "weights")
+    value = call.main()
+    call.weights("weight", "bias")
     call.along(value, range(1, value.rank))
     if "native" in call.name:
         # The kernel goes by these numbers, not by the dims: others with the same product mix rows.
@@ -312,8 +311,7 @@ def _group_norm(call: AtenCall) -> RowTensor | list[RowTensor]:
 
 def _instance_norm(call: AtenCall) -> RowTensor:
     value = call.rows("input")
-    names = ("weight", "bias", "running_mean", "running_var")
-    call.plain([call.maybe(name) for name in names], "weights")
+    call.weights("weight", "bias", "running_mean", "running_var")
     call.along(value, range(1, value.rank))
     return value.same()
 
@@ -345,7 +343,7 @@ def _pool(call: AtenCall) -> RowTensor | list[RowTensor]:
 
 def _resized(call: AtenCall) -> RowTensor | list[RowTensor]:
     """Pools to a given size, and interpolation: along all dims but the first two."""
-    value = call.rows("input" if "input" in call.arguments else "self")
+    value = call.main()
     count = _spatial(call)
     if value.rank != count + 2:
         call.unclear("its input is no batch of images")
