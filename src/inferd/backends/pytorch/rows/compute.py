@@ -183,10 +183,6 @@ def _sorted(call: AtenCall) -> list[RowTensor]:
     return [value.same(), value.same()]
 
 
-def _argsort(call: AtenCall) -> RowTensor:
-    return _sorted(call)[0]
-
-
 def _top(call: AtenCall) -> list[RowTensor]:
     count = as_rows(call.raw("k"))
     made = call.apply("TopK", call.rows(), count, axis=call.integer("dim", -1))
@@ -426,7 +422,7 @@ RULES: dict[str, Rule] = {
     ),
     **dict.fromkeys(("rand", "randn", "randint", "rand_like", "randn_like", "bernoulli"), _RANDOM),
     **dict.fromkeys(("multinomial", "normal", "randperm", "poisson"), _RANDOM),
-    "argsort": _argsort,
+    "argsort": lambda call: _sorted(call)[0],
     "einsum": _einsum,
     "linear_dynamic": _dynamic,
     "linear_relu_dynamic": _dynamic,

@@ -87,10 +87,6 @@ def _t(call: AtenCall) -> RowTensor:
     return swapped(call, value, 0, 1) if value.rank == 2 else value
 
 
-def _matrix_t(call: AtenCall) -> RowTensor:
-    return swapped(call, call.rows(), -2, -1)
-
-
 def _movedim(call: AtenCall) -> RowTensor:
     value = call.rows()
     sources = [at(one, value.rank) for one in call.integers("source") or []]
@@ -245,10 +241,6 @@ def _roll(call: AtenCall) -> RowTensor:
     return value.same()
 
 
-def _triangle(call: AtenCall) -> RowTensor:
-    return call.one("Trilu", call.rows(), as_rows(call.raw("diagonal", 0)))
-
-
 def _pad(call: AtenCall) -> RowTensor:
     value, listed = call.rows(), call.integers("pad" if "pad" in call.arguments else "padding")
     if listed is None or len(listed) % 2 or len(listed) > 2 * value.rank:
@@ -303,14 +295,6 @@ def _length(value: RowTensor, dim: int) -> object:
     return Handle(RowTensor((), numbers=(known,), counts=counts))
 
 
-def _count(call: AtenCall) -> Any:
-    return _length(call.rows("t"), 0)
-
-
-def _rank(call: AtenCall) -> int:
-    return call.rows().rank
-
-
 _SELECT = being("Gather", "self", "index", axis="dim")
 
 RULES: dict[str, Rule] = {
@@ -330,20 +314,24 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("replication_pad1d", "replication_pad2d", "replication_pad3d"), _pad),
     **dict.fromkeys(("zeros", "ones", "full", "new_zeros", "new_ones", "new_full"), _filled),
     **dict.fromkeys(("zeros_like", "ones_like", "full_like"), _like),
-    **dict.fromkeys(("tril", "triu"), _triangle),
+    **dict.fromkeys(
+        ("tril", "triu"),
+        lambda call: call.one("Trilu", call.rows(), as_rows(call.raw("diagonal", 0))),
+    ),
     **dict.fromkeys(("size", "sym_size"), _size),
     **dict.fromkeys(("numel", "sym_numel"), being("Size", "self")),
-    "adjoint": _matrix_t,
+    **dict.fromkeys(("adjoint", "mT"), lambda call: swapped(call, call.rows(), -2, -1)),
     "arange": _arange,
-    "dim": _rank,
+    "dim": lambda call: call.rows().rank,
     "embedding": being("Gather", "weight", "indices"),
-    "expand_as": _expand_as,
+    "expand_as": lambda call: call.one(
+        "Expand", call.rows(), call.one("Shape", call.rows("other"))
+    ),
     "flatten": _flatten,
     "flip": _flip,
     "gather": being("GatherElements", "self", "index", axis="dim"),
     "index": _advanced,
-    "len": _count,
-    "mT": _matrix_t,
+    "len": lambda call: _length(call.rows("t"), 0),
     "narrow": _narrow,
     "numpy_T": being("Transpose", "self"),
     "pixel_shuffle": _pixel_shuffle,
