@@ -7,7 +7,7 @@ from inferd.rows.flow import MICROSOFT, ML, RowCall, Rule, Rules, named
 from inferd.rows.maths import product, softmax, working_along
 from inferd.rows.nets import recurrent
 from inferd.rows.pieces import concat
-from inferd.rows.value import ONE, RowTensor, give_up, side_by_side
+from inferd.rows.value import ONE, RowTensor, side_by_side
 
 
 def _always(what: str, *, has_batch_dim: bool = True) -> Rule:
@@ -60,7 +60,7 @@ def _regressor(call: RowCall) -> RowTensor:
     value = call.needed(0)
     # With one dim, ONNX Runtime takes the tensor for a single row of features.
     if value.rank != 2:
-        give_up(f"its input has {value.rank} dims")
+        call.unclear(f"its input has {value.rank} dims")
     # With the batch along the features, one row's number would be a feature of another's.
     call.along(value, [1])
     return value.resized(1, call.flow.letter())
@@ -78,7 +78,7 @@ def _extracted(call: RowCall) -> RowTensor:
     if chosen.axis is not None:
         if value.axis is not None:
             call.crosses(value, chosen)
-        give_up("it looks up columns that the rows say")
+        call.unclear("it looks up columns that the rows say")
     count = chosen.dims[-1] if chosen.rank else ONE
     # ArrayFeatureExtractor makes [1, n] of a vector (ai.onnx.ml).
     if value.rank == 1:
@@ -90,7 +90,7 @@ def _feature_vector(call: RowCall) -> RowTensor:
     for value in call.taken:
         # FeatureVectorizer flattens everything but dim 0, so rows elsewhere would be torn apart.
         if value.rank != 2 or value.axis != 0:
-            give_up("not all of its inputs are rows")
+            call.unclear("not all of its inputs are rows")
     first = side_by_side(call.taken)
     return call.joined(first.resized(1, call.flow.letter()), *call.taken)
 
@@ -134,9 +134,9 @@ def _quantized_concat(call: RowCall) -> RowTensor:
 def _grid_sample(call: RowCall) -> RowTensor:
     value, grid = call.needed(0), call.needed(1)
     if value.axis != 0 or grid.axis != 0 or (value.outer, value.inner) != (ONE, ONE):
-        give_up("not both of its inputs are rows")
+        call.unclear("not both of its inputs are rows")
     if (grid.outer, grid.inner) != (ONE, ONE):
-        give_up("its inputs have their rows in different places")
+        call.unclear("its inputs have their rows in different places")
     # The grid is [batch, heights, widths, 2]; its last dim has the coordinates (ONNX, GridSample).
     shape = (*value.dims[:2], *grid.dims[1:-1])
     return call.joined(value.shaped(shape, 0), value, grid)
@@ -144,7 +144,7 @@ def _grid_sample(call: RowCall) -> RowTensor:
 
 # Maps are no tensors, and nothing splits a list of them.
 def _zip_map(call: RowCall) -> RowTensor:
-    give_up("it makes a list of maps")
+    call.unclear("it makes a list of maps")
 
 
 _NUMBERS_ROWS = "finds elements in the whole batch: their number is not that of the rows"

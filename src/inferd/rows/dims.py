@@ -5,21 +5,7 @@ from dataclasses import replace
 
 from inferd.rows.elementwise import broadcast, check_beside, made_by, ranked_by
 from inferd.rows.flow import RowCall, RowFlow, Rules, named
-from inferd.rows.value import (
-    BATCH,
-    ONE,
-    B,
-    RowTensor,
-    Size,
-    Sizes,
-    at,
-    give_up,
-    grid_of,
-    over,
-    shown,
-    sizes_of,
-    times,
-)
+from inferd.rows.value import BATCH, ONE, B, RowTensor, Size, Sizes, at, over, shown, times
 
 
 def laid(call: RowCall, value: RowTensor, shape: Sizes) -> RowTensor:
@@ -31,7 +17,7 @@ def laid(call: RowCall, value: RowTensor, shape: Sizes) -> RowTensor:
         call.mixes(f"makes {shown(shape)} of any number of rows")
     # A batch of 4 as [2, 2] has no dim along which its rows lie.
     if len(grown) > 1:
-        give_up(f"{shown(shape)} has the batch in several dims")
+        call.unclear(f"{shown(shape)} has the batch in several dims")
     axis = grown[0]
     inner = over(value.after, times(*shape[axis + 1 :]))
     outer = over(value.before, times(*shape[:axis]))
@@ -41,7 +27,7 @@ def laid(call: RowCall, value: RowTensor, shape: Sizes) -> RowTensor:
         what = f"makes {shown(shape)} of {shown(value.dims)}"
         # With an unknown length, it may divide all the same; with numbers alone it is sure not to.
         if any(set(size.letters) - {BATCH} for size in (*shape, *value.dims)):
-            give_up(f"it is not known where rows begin where it {what}")
+            call.unclear(f"it is not known where rows begin where it {what}")
         call.mixes(f"{what}: rows would begin anywhere")
     return replace(value, shape=shape, axis=axis, outer=outer, inner=inner, numbers=None)
 
@@ -49,7 +35,7 @@ def laid(call: RowCall, value: RowTensor, shape: Sizes) -> RowTensor:
 def _reshape(call: RowCall) -> RowTensor:
     value = call.needed(0)
     target = call.given(1)
-    wanted = sizes_of(target)
+    wanted = call.sizes(1)
     # Reshape-1, before opset 5, had the shape as an attribute.
     if "shape" in call.node.attributes:
         wanted = [Size(one) for one in call.attribute("shape")]
@@ -58,12 +44,12 @@ def _reshape(call: RowCall) -> RowTensor:
     if wanted is None:
         if value.is_plain and target is not None and target.is_plain:
             return ranked_by(call, target)
-        give_up("the dims it makes are not known")
+        call.unclear("the dims it makes are not known")
     keeps_zero = bool(call.attribute("allowzero", 0))
     shape = _resolved(call, value, wanted, keeps_zero=keeps_zero)
     if value.axis is None:
         if any(size.has_batch for size in shape) and value.is_plain:
-            give_up(
+            call.unclear(
                 "it gives a tensor that is the same for all rows as many dims as there are rows"
             )
         return replace(value, shape=shape)
@@ -77,7 +63,7 @@ def _resolved(call: RowCall, value: RowTensor, wanted: list[Size], *, keeps_zero
         # Reshape: 0 copies the dim at its place, unless allowzero is set (ONNX, Reshape).
         if size == Size(0) and not keeps_zero:
             if n >= value.rank:
-                give_up(f"0 copies dim {n}, which is not there")
+                call.unclear(f"0 copies dim {n}, which is not there")
             found.append(value.dims[n])
         else:
             found.append(None if size == Size(-1) else size)
@@ -94,7 +80,7 @@ def _resolved(call: RowCall, value: RowTensor, wanted: list[Size], *, keeps_zero
         what = f"makes {shown(tuple(wanted))} of {shown(value.shape)}"
         if all(set(size.letters) <= {BATCH} for size in (*wanted, *value.shape)):
             call.mixes(f"{what}: rows would begin anywhere")
-        give_up(f"it is not known where rows begin where it {what}")
+        call.unclear(f"it is not known where rows begin where it {what}")
     return tuple(rest if one is None else one for one in found)
 
 
@@ -124,13 +110,13 @@ def _unsqueeze(call: RowCall) -> RowTensor:
     value = call.needed(0)
     axes = call.axes(1)
     if axes is None:
-        give_up("it has no axes")
+        call.unclear("it has no axes")
     # Axes of Unsqueeze are those of the result.
     rank = value.rank + len(axes)
     new = {at(axis, rank) for axis in axes}
     places = [n for n in range(rank) if n not in new]
     if len(places) != value.rank:
-        give_up(f"its axes {axes} are not different dims")
+        call.unclear(f"its axes {axes} are not different dims")
     shape = [ONE] * rank
     for place, size in zip(places, value.dims, strict=True):
         shape[place] = size
@@ -144,9 +130,9 @@ def _transpose(call: RowCall) -> RowTensor:
     # Without perm, Transpose reverses the dims.
     order = call.attribute("perm") or list(range(value.rank))[::-1]
     if sorted(order) != list(range(value.rank)):
-        give_up(f"{order} is no order of {value.rank} dims")
+        call.unclear(f"{order} is no order of {value.rank} dims")
     shape = tuple(value.dims[n] for n in order)
-    grid = grid_of(value)
+    grid = value.grid()
     numbers = None if grid is None else tuple(grid.transpose(order).ravel().tolist())
     return replace(
         value,
@@ -160,10 +146,10 @@ def _expand(call: RowCall) -> RowTensor:
     value, lengths = call.needed(0), call.needed(1)
     if lengths.axis is not None:
         call.mixes("makes a tensor of dims that the rows say")
-    if value.is_plain and lengths.is_plain and sizes_of(lengths) is None:
+    if value.is_plain and lengths.is_plain and lengths.sizes() is None:
         return RowTensor(None)
-    if sizes_of(lengths) is None:
-        give_up("the dims it makes are not known")
+    if lengths.sizes() is None:
+        call.unclear("the dims it makes are not known")
     made = made_by(call, lengths)
     if value.is_place:
         if value.shape != made.shape:
@@ -181,11 +167,11 @@ def _expand(call: RowCall) -> RowTensor:
 
 def _tile(call: RowCall) -> RowTensor:
     value = call.needed(0)
-    repeats = sizes_of(call.needed(1))
+    repeats = call.needed(1).sizes()
     if repeats is None or len(repeats) != value.rank:
         if call.is_plain:
             return RowTensor(call.flow.letters(value.rank))
-        give_up("how often it repeats is not known")
+        call.unclear("how often it repeats is not known")
     shape = tuple(times(*both) for both in zip(value.dims, repeats, strict=True))
     if value.axis is not None:
         if any(one.has_batch for one in repeats):
@@ -199,7 +185,7 @@ def _tile(call: RowCall) -> RowTensor:
     if value.counts:
         call.mixes("gives each row the number of rows")
     if len(grown) > 1 or over(repeats[grown[0]], B) != ONE:
-        give_up("it repeats along several dims as often as there are rows")
+        call.unclear("it repeats along several dims as often as there are rows")
     # The tensor as a whole is repeated, so each row has all of that dim one behind the other.
     return RowTensor(shape, grown[0], ONE, value.dims[grown[0]])
 
@@ -230,7 +216,7 @@ def _resize(call: RowCall) -> RowTensor:
     elif lengths is not None and lengths.numbers and len(lengths.numbers) == len(places):
         made = [one if isinstance(one, Size) else call.flow.letter() for one in lengths.numbers]
     elif value.axis in places:
-        give_up("how it resizes is not known")
+        call.unclear("how it resizes is not known")
     else:
         made = [call.flow.letter() for _ in places]
     _check_counts(call, value, dict(zip(places, made, strict=True)))
@@ -255,9 +241,9 @@ def _check_region(call: RowCall, value: RowTensor, places: Sequence[int]) -> Non
     is_cut = call.attribute("coordinate_transformation_mode") == "tf_crop_and_resize"
     # Of a region, the result's length tells nothing of what it shows.
     if is_cut and value.axis in places:
-        give_up("it takes a region of dims among which is the batch")
+        call.unclear("it takes a region of dims among which is the batch")
     if call.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
-        give_up("it chooses lengths for the sake of proportions")
+        call.unclear("it chooses lengths for the sake of proportions")
 
 
 def _scaled(flow: RowFlow, size: Size, scale: Size | float | None) -> Size:

@@ -9,21 +9,7 @@ import numpy as np
 
 from inferd.formats.onnx_graph import Constant
 from inferd.rows.flow import MICROSOFT, ML, RowCall, RowFlow, Rule, Rules, constant_value, named
-from inferd.rows.value import (
-    ONE,
-    B,
-    RowTensor,
-    Size,
-    Sizes,
-    count_of,
-    give_up,
-    grid_of,
-    over,
-    shown,
-    side_by_side,
-    sizes_of,
-    times,
-)
+from inferd.rows.value import ONE, B, RowTensor, Size, Sizes, over, shown, side_by_side, times
 
 Number = Size | float | None
 
@@ -75,7 +61,7 @@ def check_beside(call: RowCall, size: Size) -> None:
     """Raise an error for a dim of `size` that lies beside the batch without growing with it."""
     if not size.letters:
         call.mixes(f"takes {size} fixed rows beside those of the batch")
-    give_up(f"it is not known whether {size} rows beside those of the batch are 1")
+    call.unclear(f"it is not known whether {size} rows beside those of the batch are 1")
 
 
 def _broadcast_shape(flow: RowFlow, shapes: Sequence[Sizes]) -> Sizes:
@@ -153,7 +139,7 @@ def _quantized(call: RowCall) -> RowTensor:
     call.plain(call.values[1:], "scales")
     # Blocked quantisation, since opset 21.
     if scale is not None and scale.rank > 1:
-        give_up("it has a scale for each block of elements")
+        call.unclear("it has a scale for each block of elements")
     if scale is not None and scale.rank == 1 and scale.dims != (ONE,):
         call.along(value, [call.axis(value, 1)])
     return value.same()
@@ -265,7 +251,7 @@ def _in_range(number: Number) -> Number:
 
 def aligned(values: Sequence[RowTensor]) -> list[list[Number]] | None:
     """Return the numbers of each as those of all broadcast together, None if not all are known."""
-    grids = [grid_of(value) for value in values]
+    grids = [value.grid() for value in values]
     if any(grid is None for grid in grids):
         return None
     shape = np.broadcast_shapes(*(grid.shape for grid in grids))
@@ -337,26 +323,26 @@ def _size(call: RowCall) -> RowTensor:
 
 def ranked_by(call: RowCall, lengths: RowTensor) -> RowTensor:
     """Return a tensor of which `lengths`, not known, tell no more than the number of dims."""
-    count = count_of(lengths)
+    count = lengths.count()
     is_rank = count is not None and 0 <= count < _MOST_DIMS
     return RowTensor(call.flow.letters(count or 0) if is_rank else None)
 
 
 def made_by(call: RowCall, lengths: RowTensor) -> RowTensor:
     """Return a tensor of equal elements with the dims `lengths`."""
-    sizes = sizes_of(lengths)
+    sizes = lengths.sizes()
     if sizes is None:
         if lengths.counts:
-            give_up("the dims of the tensor it makes are not known")
+            call.unclear("the dims of the tensor it makes are not known")
         return ranked_by(call, lengths)
     grown = [n for n, size in enumerate(sizes) if size.has_batch]
     if len(grown) > 1:
-        give_up(f"{shown(tuple(sizes))} has the batch in several dims")
+        call.unclear(f"{shown(tuple(sizes))} has the batch in several dims")
     if not grown:
         return RowTensor(tuple(sizes))
     inner = over(sizes[grown[0]], B)
     if inner is None or inner.has_batch:
-        give_up("its size grows with the square of the batch")
+        call.unclear("its size grows with the square of the batch")
     return RowTensor(tuple(sizes), grown[0], ONE, inner)
 
 
@@ -380,12 +366,12 @@ def _constant_of_shape(call: RowCall) -> RowTensor:
 def _range(call: RowCall) -> RowTensor:
     if any(value.axis is not None for value in call.taken):
         call.mixes("makes a tensor as long as the rows say")
-    bounds = [sizes_of(value) for value in call.values]
+    bounds = [call.sizes(n) for n in range(len(call.values))]
     # arange(batch): how PyTorch's exporters write "each row's own place", as in x[arange(n), i].
     if bounds == [[Size(0)], [B], [ONE]]:
         return RowTensor((B,), 0, is_place=True)
     if any(value.counts for value in call.taken):
-        give_up("it counts to a number that depends on the number of rows")
+        call.unclear("it counts to a number that depends on the number of rows")
     if len(bounds) == 3 and bounds[0] == [Size(0)] and bounds[2] == [ONE] and bounds[1]:
         return RowTensor((bounds[1][0],))
     return RowTensor((call.flow.letter(),))

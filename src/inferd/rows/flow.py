@@ -9,18 +9,7 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from inferd.formats.onnx_graph import Constant, Function, OnnxFile, OnnxGraph, RowNode, bound
-from inferd.rows.value import (
-    ONE,
-    LostTensor,
-    Mixed,
-    RowTensor,
-    Size,
-    Sizes,
-    Unclear,
-    at,
-    give_up,
-    integers_of,
-)
+from inferd.rows.value import ONE, LostTensor, Mixed, RowTensor, Size, Sizes, Unclear, at, give_up
 
 RowTensors = Sequence[RowTensor | None]
 """The inputs of an operator, None for one that is left out."""
@@ -225,6 +214,10 @@ class FollowedCall:
         what = f"goes through dim {axis} step by step, with a state: it is time, not the batch"
         self.mixes(what, has_batch_dim=False)
 
+    def unclear(self, why: str) -> NoReturn:
+        """Raise Unclear."""
+        give_up(why)
+
     def along(self, value: RowTensor, axes: Iterable[int]) -> None:
         """Raise Mixed if an operator that works along `axes` does so along the batch dim."""
         if value.axis is not None and value.axis in axes:
@@ -287,6 +280,16 @@ class RowCall(FollowedCall):
         self.along(value, axes)
         return value.same()
 
+    def sizes(self, index: int) -> list[Size] | None:
+        """Return the lengths in an input, None if one is not known, or it is left out."""
+        value = self.given(index)
+        return None if value is None else value.sizes()
+
+    def integers(self, index: int) -> list[int] | None:
+        """Return the integers in an input, None if one is not known, or it is left out."""
+        value = self.given(index)
+        return None if value is None else value.integers()
+
     def attribute(self, name: str, default: Any = None) -> Any:
         """Return an attribute, `default` if it is absent."""
         return self.node.attributes.get(name, default)
@@ -303,7 +306,7 @@ class RowCall(FollowedCall):
         value = self.given(index)
         if value is None:
             return None
-        axes = integers_of(value)
+        axes = value.integers()
         if axes is None:
             give_up("its axes are not known")
         return axes

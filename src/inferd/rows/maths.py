@@ -4,17 +4,7 @@ from collections.abc import Sequence
 
 from inferd.rows.elementwise import broadcast, check_beside, counted
 from inferd.rows.flow import MICROSOFT, RowCall, Rule, Rules, named
-from inferd.rows.value import (
-    ONE,
-    RowTensor,
-    Size,
-    Sizes,
-    at,
-    give_up,
-    integers_of,
-    side_by_side,
-    times,
-)
+from inferd.rows.value import ONE, RowTensor, Size, Sizes, at, side_by_side, times
 
 
 def product(call: RowCall, one: RowTensor, other: RowTensor) -> RowTensor:
@@ -94,7 +84,7 @@ def _gemm(call: RowCall) -> RowTensor:
 
 def _fused_matmul(call: RowCall) -> RowTensor:
     if call.attribute("transBatchA", 0) or call.attribute("transBatchB", 0):
-        give_up("its transposed batches are not known")
+        call.unclear("its transposed batches are not known")
     return _turned_product(call)
 
 
@@ -105,11 +95,11 @@ def _einsum(call: RowCall) -> RowTensor:
     letters = terms.split(",")
     # Without an arrow the result's dims are sorted by letter; no exporter writes that.
     if not arrow or "." in text or len(letters) != len(taken):
-        give_up(f"the equation '{text[:50]}' is not known")
+        call.unclear(f"the equation '{text[:50]}' is not known")
     lengths: dict[str, Size] = {}
     for term, value in zip(letters, taken, strict=True):
         if len(term) != value.rank:
-            give_up(f"'{term[:50]}' does not name the {value.rank} dims of an input")
+            call.unclear(f"'{term[:50]}' does not name the {value.rank} dims of an input")
         for letter, size in zip(term, value.dims, strict=True):
             # A dim of 1 is broadcast against the other inputs' dim of the same letter.
             lengths[letter] = size if lengths.get(letter, ONE) == ONE else lengths[letter]
@@ -184,17 +174,17 @@ def _top_k(call: RowCall) -> Sequence[RowTensor]:
     if count is not None and not count.is_plain:
         call.mixes("takes as many as the rows say")
     # k was an attribute before opset 10.
-    known = (integers_of(count) or [call.attribute("k")])[0]
+    known = (call.integers(1) or [call.attribute("k")])[0]
     # Values and indices, of one shape.
     return [value.resized(axis, call.flow.letter() if known is None else Size(known))] * 2
 
 
 def _cumulative(call: RowCall) -> RowTensor:
-    value, axes = call.needed(0), integers_of(call.given(1))
+    value, axes = call.needed(0), call.integers(1)
     if not axes:
         if value.is_plain:
             return value.same()
-        give_up("its axis is not known")
+        call.unclear("its axis is not known")
     call.along(value, [at(axes[0], value.rank)])
     return value.same()
 
@@ -219,7 +209,7 @@ def _layer_normalization(call: RowCall) -> Sequence[RowTensor]:
     start = call.axis(value, -1)
     made = call.kept(range(start, value.rank))
     if any(one is not None and one.rank > value.rank - start for one in call.values[1:]):
-        give_up("its weights have more dims than it normalises")
+        call.unclear("its weights have more dims than it normalises")
     # Mean and inverse deviation, one for all that is normalised together.
     stats = value.shaped((*value.dims[:start], *[ONE] * (value.rank - start)), value.axis)
     return [made, *[stats] * (len(call.node.outputs) - 1)]
@@ -248,7 +238,7 @@ def _batch_normalization(call: RowCall) -> Sequence[RowTensor]:
     # Weights are by channel, which dim 1 is: rows there would each have weights of their own.
     call.along(value, [1])
     if len([name for name in call.node.outputs if name]) > 1:
-        give_up("its further outputs are not known")
+        call.unclear("its further outputs are not known")
     return [value.same()]
 
 

@@ -5,7 +5,7 @@ from math import ceil
 
 from inferd.rows.elementwise import broadcast
 from inferd.rows.flow import MICROSOFT, RowCall, Rules, named
-from inferd.rows.value import ONE, RowTensor, Size, give_up
+from inferd.rows.value import ONE, RowTensor, Size
 
 
 def _conv(call: RowCall) -> RowTensor:
@@ -59,7 +59,7 @@ def _pool(call: RowCall) -> Sequence[RowTensor]:
     made = value.shaped((*value.dims[:2], *spatial), value.axis)
     # MaxPool's Indices count from the first element of the whole tensor (ONNX).
     if len(call.node.outputs) > 1:
-        give_up("its second output numbers the elements of the whole batch")
+        call.unclear("its second output numbers the elements of the whole batch")
     return [made]
 
 
@@ -75,7 +75,7 @@ def recurrent(call: RowCall) -> Sequence[RowTensor]:
     call.plain(call.values[1:4], "weights")
     call.plain(call.values[7:], "weights")  # peepholes
     if value.axis is None:
-        give_up("it gets the same sequence for all rows")
+        call.unclear("it gets the same sequence for all rows")
     # Layout 1, since opset 14, puts the batch before the steps.
     is_batch_first = bool(call.attribute("layout", 0))
     batch, time = (0, 1) if is_batch_first else (1, 0)
@@ -107,7 +107,7 @@ def _reverse_sequence(call: RowCall) -> RowTensor:
     value, lengths = call.needed(0), call.needed(1)
     batch, time = call.node.number("batch_axis", 1), call.node.number("time_axis", 0)
     if value.axis is None:
-        give_up("it turns the same sequences for all rows")
+        call.unclear("it turns the same sequences for all rows")
     if value.axis == time:
         call.mixes(f"turns what lies along dim {time}, the batch")
     if value.axis != batch:
@@ -125,11 +125,11 @@ def _check_state(
         # It runs with a batch of one, and fails with any other.
         if not is_length and more.dims[place] == ONE:
             call.mixes("gets the state of one fixed row")
-        give_up("it gets states or lengths for a fixed number of rows")
+        call.unclear("it gets states or lengths for a fixed number of rows")
     if more.axis != place:
         call.crosses(value, more)
     if (more.outer, more.inner) != (value.outer, value.inner):
-        give_up("its states do not have the rows in the same places")
+        call.unclear("its states do not have the rows in the same places")
 
 
 def _leading(call: RowCall, places: Sequence[int]) -> list[RowTensor]:
@@ -147,10 +147,10 @@ def _leading(call: RowCall, places: Sequence[int]) -> list[RowTensor]:
         if value.axis != 0:
             call.mixes(f"works along dim {value.axis} of input {index}, the batch")
         if value.outer != ONE or value.inner != ONE:
-            give_up("its inputs have several rows for each of the batch")
+            call.unclear("its inputs have several rows for each of the batch")
         rows.append(value)
     if not rows:
-        give_up("none of its inputs are rows")
+        call.unclear("none of its inputs are rows")
     call.flow.join(*rows)
     return rows
 
@@ -159,14 +159,14 @@ def _attention(call: RowCall) -> Sequence[RowTensor]:
     """ONNX's own: Q, K, V, attn_mask, past_key, past_value, nonpad_kv_seqlen."""
     query, keys, contents = (call.needed(n) for n in range(3))
     if any(value.axis is None for value in (query, keys, contents)):
-        give_up("not all of its inputs are rows")
+        call.unclear("not all of its inputs are rows")
     mask = call.given(3)
     if mask is not None and mask.axis is None and mask.rank > 3 and mask.dims[0] != ONE:
-        give_up("its mask has a fixed number of rows")
+        call.unclear("its mask has a fixed number of rows")
     if mask is not None and mask.axis == 0 and mask.rank < 4:  # with 3 dims, the first is heads
         call.mixes("takes the batch for a dim of its mask that is none")
     if any(one is not None and one.axis is None for one in call.values[4:]):
-        give_up("its past states are the same for all rows")
+        call.unclear("its past states are the same for all rows")
     rows = _leading(call, range(len(call.values)))
     # [batch, heads, steps, width], or with 3 dims [batch, steps, heads * width] (ONNX, Attention).
     if query.rank == 4:
@@ -184,7 +184,7 @@ def _attention(call: RowCall) -> Sequence[RowTensor]:
 def _fused_attention(call: RowCall) -> Sequence[RowTensor]:
     """Attention and MultiHeadAttention of com.microsoft, without a past."""
     if len([name for name in call.node.outputs if name]) > 1:
-        give_up("its present states are not known")
+        call.unclear("its present states are not known")
     query = call.needed(0)
     is_one = call.node.op == "Attention"
     # query or input, then weights and bias, or key, value, bias; then masks
@@ -192,18 +192,18 @@ def _fused_attention(call: RowCall) -> Sequence[RowTensor]:
     fixed = [n for n in range(len(call.values)) if n not in rowed]
     call.plain([call.values[n] for n in fixed], "weights")
     if is_one and call.given(4) is not None:
-        give_up("its past states are not known")
+        call.unclear("its past states are not known")
     rows = _leading(call, rowed)
     for index in rowed:
         value = call.given(index)
         if value is not None and value.axis is None and value.dims[0] != ONE:
-            give_up(f"input {index} has a fixed number of rows")
+            call.unclear(f"input {index} has a fixed number of rows")
         # The shape of a mask decides what it means: [n] may be the lengths of n rows.
         if index in (3, 4) and value is not None and value.axis is None:
-            give_up("its mask is the same for all rows")
+            call.unclear("its mask is the same for all rows")
     # With 5 dims, query, keys and values lie interleaved in one tensor.
     if query.rank != 3 or query.axis != 0:
-        give_up("its packed inputs are not known")
+        call.unclear("its packed inputs are not known")
     return [call.joined(query.resized(2, call.flow.letter()), *rows)]
 
 
@@ -211,9 +211,9 @@ def _rotary(call: RowCall) -> RowTensor:
     value = call.needed(0)
     for other in call.values[1:]:
         if other is not None and other.axis is None and other.rank > 2:
-            give_up("its angles are not known to be those of each row")
+            call.unclear("its angles are not known to be those of each row")
     if value.axis is None:
-        give_up("its input is the same for all rows")
+        call.unclear("its input is the same for all rows")
     rows = _leading(call, range(len(call.values)))
     return call.joined(value.same(), *rows)
 
@@ -223,7 +223,7 @@ def _skip_normalization(call: RowCall) -> Sequence[RowTensor]:
     call.plain(call.values[2:], "weights")
     if value.axis is None or value.axis == value.rank - 1:
         call.along(value, [value.rank - 1])
-        give_up("its input is the same for all rows")
+        call.unclear("its input is the same for all rows")
     both = broadcast(call, value, skip)
     stats = both.resized(both.rank - 1, ONE)
     return [both, stats, stats, both][: len(call.node.outputs)]
@@ -235,10 +235,10 @@ def _embed_normalization(call: RowCall) -> Sequence[RowTensor]:
     for index in (1, 7, 8):
         value = call.given(index)
         if value is not None and value.axis is None:
-            give_up(f"input {index} is the same for all rows")
+            call.unclear(f"input {index} is the same for all rows")
     rows = _leading(call, (0, 1, 7, 8))
     if ids.axis != 0:
-        give_up("its input is the same for all rows")
+        call.unclear("its input is the same for all rows")
     whole = call.joined(ids.widened(ids.rank, call.flow.letter()), *rows)
     # mask_index: how many words each row has.
     counted = whole.shaped(ids.dims[:1], 0)

@@ -6,22 +6,7 @@ from typing import Any
 
 from inferd.rows.elementwise import check_beside, counted
 from inferd.rows.flow import RowCall, RowFlow, Rules, named
-from inferd.rows.value import (
-    ONE,
-    B,
-    RowTensor,
-    Size,
-    at,
-    count_of,
-    give_up,
-    grid_of,
-    integers_of,
-    over,
-    shown,
-    side_by_side,
-    sizes_of,
-    times,
-)
+from inferd.rows.value import ONE, B, RowTensor, Size, at, over, shown, side_by_side, times
 
 _MOST_NUMBERS = 256
 _FAR = 1 << 30
@@ -33,7 +18,7 @@ def concat(call: RowCall) -> RowTensor:
     taken = call.taken
     ranks = {value.rank for value in taken}
     if len(ranks) != 1:
-        give_up("its inputs have different numbers of dims")
+        call.unclear("its inputs have different numbers of dims")
     [rank] = ranks
     # Concat's axis had a default of 1 until opset 3; since then the attribute is required.
     axis = at(call.attribute("axis", 1 if call.flow.opset < 4 else 0), rank)
@@ -117,14 +102,14 @@ def _split(call: RowCall) -> Sequence[RowTensor]:
     axis = call.axis(value, 0)
     count = len(call.node.outputs)
     if axis == value.axis:
-        wanted = None if call.given(1) is None else sizes_of(call.given(1)) or []
+        wanted = None if call.given(1) is None else call.sizes(1) or []
         # Split lengths in the file are numbers, which no multiple of the batch is.
         batches = None if "split" in call.node.attributes else _parts(value, axis, count, wanted)
         if batches is not None:
             return batches
     call.plain(call.values[1:], "lengths")
     call.along(value, [axis])
-    parts = call.attribute("split") or integers_of(call.given(1))
+    parts = call.attribute("split") or call.integers(1)
     if parts and len(parts) == count:
         sizes = [Size(one) for one in parts]
     else:
@@ -156,11 +141,11 @@ def _slice(call: RowCall) -> RowTensor:
                 call.mixes("takes a piece that the rows say")
         axes = _axes_of_slice(call)
         starts, ends = (_bounds(call, n, len(axes)) for n in (1, 2))
-        steps = integers_of(call.given(4)) or [1] * len(axes)
-        if call.given(4) is not None and integers_of(call.given(4)) is None:
+        steps = call.integers(4) or [1] * len(axes)
+        if call.given(4) is not None and call.integers(4) is None:
             steps = [0] * len(axes)  # not known
     shape = list(value.dims)
-    grid = grid_of(value)
+    grid = value.grid()
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         place = at(axis, value.rank)
         # Exporters slice all dims, most of them from the beginning to the end.
@@ -201,9 +186,9 @@ def _check_bounds(call: RowCall, bounds: Sequence[Size | None]) -> None:
 
 
 def _axes_of_slice(call: RowCall) -> list[int]:
-    axes, count = call.axes(3), count_of(call.given(1))
+    axes, count = call.axes(3), call.needed(1).count()
     if axes is None and count is None:
-        give_up("its axes are not known")
+        call.unclear("its axes are not known")
     return list(range(count or 0)) if axes is None else axes
 
 
@@ -247,20 +232,20 @@ def _pad(call: RowCall) -> RowTensor:
     pads = call.attribute("pads") or call.attribute("paddings")
     said, places = call.given(1), call.given(3)
     if pads is None:
-        pads = integers_of(said)
-    axes = integers_of(places)
+        pads = call.integers(1)
+    axes = call.integers(3)
     if said is not None and said.axis is not None:
         call.mixes("fills as much as the rows say")
     if pads is None or (places is not None and axes is None):
-        known = sizes_of(said)
+        known = call.sizes(1)
         if value.axis is None or known is None or axes is not None:
             if value.is_plain:
                 return RowTensor(call.flow.letters(value.rank))
-            give_up("how much it fills is not known")
+            call.unclear("how much it fills is not known")
         pads = [one.number if not one.letters else None for one in known]
     axes = list(range(value.rank)) if axes is None else [at(axis, value.rank) for axis in axes]
     if len(pads) != 2 * len(axes):
-        give_up(
+        call.unclear(
             f"{len(pads)} numbers do not say how much it fills at both ends of {len(axes)} dims"
         )
     shape = list(value.dims)
@@ -282,7 +267,7 @@ def _one_hot(call: RowCall) -> RowTensor:
     indices, depth = call.needed(0), call.needed(1)
     call.plain(call.values[1:], "depths or values")
     axis = at(call.attribute("axis", -1), indices.rank + 1)
-    known = sizes_of(depth)
+    known = depth.sizes()
     return indices.widened(axis, known[0] if known and len(known) == 1 else call.flow.letter())
 
 
@@ -303,7 +288,7 @@ def _depth_to_space(call: RowCall) -> RowTensor:
     else:
         shape = (n, times(depth, square), over(height, side), over(width, side))
     if any(one is None for one in shape):
-        give_up(f"{shown(value.dims)} cannot be divided by {size}")
+        call.unclear(f"{shown(value.dims)} cannot be divided by {size}")
     return value.shaped(tuple(one for one in shape if one is not None), value.axis)
 
 
@@ -319,7 +304,7 @@ def _gather(call: RowCall) -> RowTensor:
     axis = call.axis(data, 0)
     # Picking lengths out of a shape, which exporters do all the time.
     if data.numbers is not None and data.rank == 1:
-        chosen = integers_of(indices)
+        chosen = indices.integers()
         if chosen is not None and all(-len(data.numbers) <= n < len(data.numbers) for n in chosen):
             return counted(indices.shape, [data.numbers[n] for n in chosen], counts=data.counts)
     if indices.is_place or data.is_place:
@@ -362,7 +347,7 @@ def _in_each_row(call: RowCall, made: RowTensor, *values: RowTensor) -> RowTenso
     """Return `made` of `values`, row by row. Raises Unclear unless their rows lie alike."""
     if len({(value.axis, value.outer, value.inner) for value in values}) > 1:
         both = "both" if len(values) == 2 else "all"
-        give_up(f"its inputs do not {both} have the rows along the same dim")
+        call.unclear(f"its inputs do not {both} have the rows along the same dim")
     return call.joined(made, *values)
 
 
@@ -371,7 +356,7 @@ def _gather_nd(call: RowCall) -> RowTensor:
     batch_dims = call.attribute("batch_dims", 0)
     last = indices.dims[-1]
     if last.letters:
-        give_up("the length of its indices is not known")
+        call.unclear("the length of its indices is not known")
     # The last dim of the indices says where to look, the rest how often (ONNX, GatherND).
     shape = (*indices.dims[:-1], *data.dims[batch_dims + last.number :])
     if indices.is_place or data.is_place:

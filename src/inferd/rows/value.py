@@ -167,6 +167,33 @@ class RowTensor:
         # `and` keeps both None, and 0: nothing can have gone before dim 0.
         return self.shaped(dims, self.axis and self.axis - sum(n < self.axis for n in gone))
 
+    def sizes(self) -> list[Size] | None:
+        """Return the numbers in a tensor of lengths, None if one is not known."""
+        found = [number for number in self.numbers or () if isinstance(number, Size)]
+        return None if self.numbers is None or len(found) < len(self.numbers) else found
+
+    def integers(self) -> list[int] | None:
+        """Return the integers in a tensor, None if one is not known or grows with something."""
+        sizes = self.sizes()
+        if sizes is None or any(size.letters for size in sizes):
+            return None
+        return [size.number for size in sizes]
+
+    def count(self) -> int | None:
+        """Return how many elements a list has, None if that is not known."""
+        dims = self.shape or ()
+        return dims[0].number if dims and not any(size.letters for size in dims) else None
+
+    def grid(self) -> Any:
+        """Return the numbers as an array of the tensor's shape, None if they are not known."""
+        if self.numbers is None or self.shape is None or any(one.letters for one in self.shape):
+            return None
+        array = np.empty(len(self.numbers), object)
+        for n, number in enumerate(self.numbers):  # tuples, which NumPy would take apart
+            array[n] = number
+        dims = [size.number for size in self.shape]
+        return array.reshape(dims) if array.size == prod(dims) else None
+
     def same(self) -> "RowTensor":
         """Return what has the same rows in the same places, but other elements."""
         return replace(self, numbers=None)
@@ -195,39 +222,6 @@ def side_by_side(rows: Sequence[RowTensor]) -> RowTensor:
     if len({(value.outer, value.inner) for value in rows}) > 1:
         give_up("its inputs have their rows in different places")
     return rows[0]
-
-
-def sizes_of(value: RowTensor | None) -> list[Size] | None:
-    """Return the numbers in a tensor of lengths, None if one is not known."""
-    if value is None or value.numbers is None:
-        return None
-    found = [number for number in value.numbers if isinstance(number, Size)]
-    return found if len(found) == len(value.numbers) else None
-
-
-def integers_of(value: RowTensor | None) -> list[int] | None:
-    """Return the integers in a tensor, None if one is not known or grows with something."""
-    sizes = sizes_of(value)
-    if sizes is None or any(size.letters for size in sizes):
-        return None
-    return [size.number for size in sizes]
-
-
-def count_of(value: RowTensor | None) -> int | None:
-    """Return how many elements a list has, None if that is not known."""
-    dims = () if value is None else value.shape or ()
-    return dims[0].number if dims and not any(size.letters for size in dims) else None
-
-
-def grid_of(value: RowTensor) -> Any:
-    """Return the numbers in a tensor as an array of its shape, None if they are not known."""
-    dims = [size.number for size in value.shape or ()]
-    if value.numbers is None or value.shape is None or any(size.letters for size in value.shape):
-        return None
-    array = np.empty(len(value.numbers), object)
-    for n, number in enumerate(value.numbers):  # tuples, which NumPy would take apart
-        array[n] = number
-    return array.reshape(dims) if array.size == prod(dims) else None
 
 
 def shown(shape: Sizes) -> str:

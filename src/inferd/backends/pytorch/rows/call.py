@@ -108,7 +108,7 @@ class AtenCall(FollowedCall):
 
     def unclear(self, why: str) -> NoReturn:
         """Raise Unclear, with the name of the operator."""
-        give_up(f"{self.name}: {why}")
+        super().unclear(f"{self.name}: {why}")
 
     def raw(self, name: str, default: Any = None) -> Any:
         """Return an argument as it is, `default` if it was left out or is None."""
