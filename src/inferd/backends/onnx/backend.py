@@ -11,19 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from inferd.backends.onnx import settings
 from inferd.backends.onnx.doors.guard import MOST, Guarded, guarded
 from inferd.backends.onnx.guarded import GuardedInstance, TimedInstance, limit_s
 from inferd.backends.onnx.instance import OnnxInstance, error_text, failures
-from inferd.backends.onnx.settings import (
-    Provider,
-    Threads,
-    check_accelerators,
-    onnxruntime,
-    providers,
-    session_options,
-    session_settings,
-    usual_threads,
-)
 from inferd.backends.onnx.signature import Loaded, declared_signature
 from inferd.compiled import override
 from inferd.config.model import ModelConfig
@@ -46,7 +37,7 @@ class OnnxBackend(CompletingBackend):
 
     def __init__(self) -> None:
         super().__init__()
-        self._threads = Threads()
+        self._threads = settings.Threads()
         self._loaded: Shared[Loaded] = Shared()
         # Keeps what `complete` loaded for `open`; few, so that an abandoned load holds little.
         self._completed: deque[Loaded] = deque(maxlen=4)
@@ -56,7 +47,7 @@ class OnnxBackend(CompletingBackend):
     @override
     def connect(self, context: BackendContext) -> None:
         super().connect(context)
-        self._threads = usual_threads(context.settings)
+        self._threads = settings.usual_threads(context.settings)
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete; the file is loaded, and kept for the `open` that follows."""
@@ -74,8 +65,8 @@ class OnnxBackend(CompletingBackend):
             msg = f"model '{config.name}': '{name}' is no ONNX model, or is cut off"
             raise InvalidConfig(msg)
         find_libraries(files, config)
-        session_settings(config, self._threads)
-        check_accelerators(config)
+        settings.session_settings(config, self._threads)
+        settings.check_accelerators(config)
         signature = declared_signature(model)
         if signature is None:
             return OfflineReport(config, is_complete=False)
@@ -107,8 +98,8 @@ class OnnxBackend(CompletingBackend):
         loaded: Loaded | None = None,
     ) -> Loaded:
         """Return the model, which is `loaded` if the caller has it already."""
-        available = onnxruntime().get_available_providers()
-        chosen = providers(config, placement, available)
+        available = settings.onnxruntime().get_available_providers()
+        chosen = settings.providers(config, placement, available)
         libraries = find_libraries(files, config)
         own = self._key(files, config)
         # All that a session is made from. Anything that is forgotten here would let a model load
@@ -118,19 +109,23 @@ class OnnxBackend(CompletingBackend):
         return self._loaded.get(key, (lambda: loaded) if loaded is not None else read)
 
     def _read(
-        self, files: ModelFiles, config: ModelConfig, chosen: list[Provider], libraries: list[Path]
+        self,
+        files: ModelFiles,
+        config: ModelConfig,
+        chosen: list[settings.Provider],
+        libraries: list[Path],
     ) -> Loaded:
         found = self._model(files, config)
         # By its path if nothing was rewritten: ONNX Runtime then maps the file,
         # and finds weights that lie beside it.
         model = found.content or str(_model_file(files))
-        options = session_options(config, self._threads)
+        options = settings.session_options(config, self._threads)
         register(options, libraries, files, config)
         # A model from memory has no folder of its own to look for external weights in.
         if isinstance(model, bytes):
             folder = files.file if files.file.is_dir() else files.file.parent
             options.add_session_config_entry(_EXTERNAL, str(folder))
-        open_session = onnxruntime().InferenceSession
+        open_session = settings.onnxruntime().InferenceSession
         try:
             # Without its fallback: a provider's failure must be an error, not printed and replaced.
             session = open_session(model, options, providers=chosen, enable_fallback=0)

@@ -10,20 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from inferd.backends.estimator.backend import INPUT, EstimatorBackend
+from inferd.backends.estimator.conversion import libraries, unusual
 from inferd.backends.estimator.conversion.drawn import drawn_rows, read_sample, rows_of_training
-from inferd.backends.estimator.conversion.libraries import (
-    Wanted,
-    onnx_of,
-    thresholds_of,
-    with_outputs,
-)
-from inferd.backends.estimator.conversion.unusual import (
-    Outcome,
-    RefusedValues,
-    guarded,
-    refused_in,
-    unseen_in,
-)
 from inferd.backends.estimator.instance import array_of, outputs_named, tensor_of
 from inferd.backends.estimator.model import PREDICT, PROBABILITY, Columns, LoadedModel
 from inferd.backends.estimator.parts import parts_of
@@ -153,7 +141,7 @@ class Conversion(NamedTuple):
     differences: list[Difference]
     row_count: int
     threshold_count: int | None
-    refused: RefusedValues
+    refused: unusual.RefusedValues
 
     @property
     def where(self) -> str:
@@ -217,7 +205,7 @@ def converted(
         # The outputs are rewritten with it below; that it is missing
         # should not take a conversion to say.
         import_module("onnx")
-        content = onnx_of(model.origin, ports, transforms=PREDICT not in model.outputs)
+        content = libraries.onnx_of(model.origin, ports, transforms=PREDICT not in model.outputs)
     except ModuleNotFoundError as error:
         msg = f"converting needs the package '{error.name}': pip install 'inferd[convert]'"
         raise Unsupported(msg) from error
@@ -229,15 +217,15 @@ def converted(
     # Otherwise the comparison below reports the sizes; no Reshape could make them fit.
     if all(array.size == want[name].size for name, array in got.items()):
         wanted = _wanted(model, config, want)
-        content = with_outputs(content, wanted)
+        content = libraries.with_outputs(content, wanted)
         answers = _answers(content, columns)
         got = {one.source: answers[name] for name, one in wanted.items()}
         want = {one.source: one.answer for one in wanted.values()}
     found = differences(got, want, tolerance)
-    refused = RefusedValues()
+    refused = unusual.RefusedValues()
     if all(one.largest <= tolerance for one in found):
         compare = partial(_outcome, model, content, config, list(want), tolerance)
-        if places := unseen_in(columns, compare):
+        if places := unusual.unseen_in(columns, compare):
             msg = (
                 f"converted to ONNX, it would answer values of column {places[0].number} of "
                 f"'{places[0].name}' that the library refuses, or answers otherwise, such as "
@@ -245,8 +233,8 @@ def converted(
                 f"take them (handle_unknown of its encoders)"
             )
             raise Unsupported(msg)
-        refused = refused_in(columns, compare)
-        content = guarded(content, refused, columns)
+        refused = unusual.refused_in(columns, compare)
+        content = unusual.guarded(content, refused, columns)
     return Conversion(content, found, row_count, threshold_count, refused)
 
 
@@ -257,7 +245,7 @@ def _outcome(
     names: list[str],
     tolerance: float,
     columns: Columns,
-) -> Outcome:
+) -> unusual.Outcome:
     """Return what the ONNX model in `content` does with `columns`, by the outputs `names`."""
     row_count = len(next(iter(columns.values())))
     try:
@@ -320,7 +308,7 @@ def _drawn(model: LoadedModel, row_count: int) -> tuple[Columns, int]:
         raise InvalidConfig(msg)
     parts = list(parts_of(model.origin))
     try:
-        known = thresholds_of(model.origin, parts)
+        known = libraries.thresholds_of(model.origin, parts)
     except InferdError:
         known = {}  # whatever is wrong with its trees, the conversion says so
     rows, threshold_count = drawn_rows(known, rows_of_training(parts, count), count, row_count)
@@ -360,10 +348,10 @@ def _typed(array: Array, tensor: ModelInput) -> Array:
         return array if array.dtype == object else array.astype(tensor.datatype.numpy)
 
 
-def _wanted(model: LoadedModel, config: ModelConfig, want: Arrays) -> dict[str, Wanted]:
+def _wanted(model: LoadedModel, config: ModelConfig, want: Arrays) -> dict[str, libraries.Wanted]:
     """Return the outputs that a converted model is to have, by name."""
     if not config.output:
-        return {name: Wanted(name, array) for name, array in want.items()}
+        return {name: libraries.Wanted(name, array) for name, array in want.items()}
     wanted = {}
     named = outputs_named(config, model.outputs)
     for output in config.output:
@@ -375,7 +363,7 @@ def _wanted(model: LoadedModel, config: ModelConfig, want: Arrays) -> dict[str, 
         # Cast as an answer to a client would be, so that what cannot be cast is refused now. The
         # reshape is the server's to do, on either side.
         tensor = tensor_of(replace(output, reshape=None), array, len(array), is_cast=True)
-        wanted[output.name] = Wanted(source, tensor.numpy())
+        wanted[output.name] = libraries.Wanted(source, tensor.numpy())
     return wanted
 
 
