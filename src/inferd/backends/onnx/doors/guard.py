@@ -22,21 +22,8 @@ from inferd.backends.onnx.doors.door import DOORS, shut
 from inferd.backends.onnx.doors.scope import Scope
 from inferd.backends.onnx.doors.shutting import Shutting
 from inferd.errors import InvalidConfig
-from inferd.formats.onnx_graph import (
-    ATTRIBUTE,
-    FUNCTION,
-    FUNCTION_NODE,
-    GRAPH,
-    GRAPH_NODE,
-    INPUT,
-    NAME,
-    OUTPUT,
-    SUBGRAPH,
-    OnnxFile,
-    OnnxGraph,
-    RowNode,
-    read_model,
-)
+from inferd.formats import onnx_graph
+from inferd.formats.onnx_graph import OnnxFile, OnnxGraph, RowNode, read_model
 from inferd.formats.onnx_model import Chunks, OnnxNode, encode_node, onnx_type
 from inferd.formats.protobuf import BYTES, Malformed, any_field, bytes_field, fields, text_field
 from inferd.tensor.dtype import DataType
@@ -181,15 +168,15 @@ class _Rewriting:
 
         def function(number: int, value: memoryview) -> Chunks:
             nodes = iter(next(functions).nodes)
-            return bytes_field(number, *self._nodes(FUNCTION_NODE, nodes, value))
+            return bytes_field(number, *self._nodes(onnx_graph.FUNCTION_NODE, nodes, value))
 
         def graph(number: int, value: memoryview) -> Chunks:
             return self._graph(model.graph, number, value)
 
-        return b"".join(_rewritten(data, {GRAPH: graph, FUNCTION: function}))
+        return b"".join(_rewritten(data, {onnx_graph.GRAPH: graph, onnx_graph.FUNCTION: function}))
 
     def _graph(self, graph: OnnxGraph, number: int, data: memoryview) -> Chunks:
-        return bytes_field(number, *self._nodes(GRAPH_NODE, iter(graph.nodes), data))
+        return bytes_field(number, *self._nodes(onnx_graph.GRAPH_NODE, iter(graph.nodes), data))
 
     def _nodes(self, field: int, nodes: Iterator[RowNode], data: memoryview) -> Chunks:
         """Rewrite a graph or function, whose `nodes` are in that field, in this order."""
@@ -200,14 +187,14 @@ class _Rewriting:
             return _normalization(number, node)
         rewrites: dict[int, Rewrite] = {}
         if any(isinstance(one, OnnxGraph) for one in node.attributes.values()):
-            rewrites[ATTRIBUTE] = self._attributes(node)
+            rewrites[onnx_graph.ATTRIBUTE] = self._attributes(node)
         done = self._shut.get(id(node))
         if done is None:
             return bytes_field(number, *_rewritten(node.data, rewrites))
-        rewrites[INPUT] = _renamed(done.renamed)
+        rewrites[onnx_graph.INPUT] = _renamed(done.renamed)
         content = _rewritten(node.data, rewrites)
         if done.called:
-            content.append(text_field(NAME, done.called))  # the last one counts
+            content.append(text_field(onnx_graph.NAME, done.called))  # the last one counts
         before = [encode_node(one) for one in done.before]
         return [chunk for one in (*before, content) for chunk in bytes_field(number, *one)]
 
@@ -219,7 +206,7 @@ class _Rewriting:
             value = next(values)
             if not isinstance(value, OnnxGraph):
                 return bytes_field(number, attribute)
-            inner = _rewritten(attribute, {SUBGRAPH: partial(self._graph, value)})
+            inner = _rewritten(attribute, {onnx_graph.SUBGRAPH: partial(self._graph, value)})
             return bytes_field(number, *inner)
 
         return rewrite
@@ -275,7 +262,10 @@ def _normalization(number: int, node: RowNode) -> Chunks:
         OnnxNode("Shape", (x,), (part("shape"),), {}),
         OnnxNode("Reshape", (part("y"), part("shape")), (y,), {}),
     )
-    names = {INPUT: _renamed({0: part("x")}), OUTPUT: _renamed({0: part("y")})}
+    names = {
+        onnx_graph.INPUT: _renamed({0: part("x")}),
+        onnx_graph.OUTPUT: _renamed({0: part("y")}),
+    }
     nodes = [encode_node(one) for one in before]
     nodes += [_rewritten(node.data, names), *(encode_node(one) for one in after)]
     return [chunk for one in nodes for chunk in bytes_field(number, *one)]

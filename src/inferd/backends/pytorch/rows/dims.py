@@ -324,9 +324,7 @@ RULES: dict[str, Rule] = {
     "arange": _arange,
     "dim": lambda call: call.rows().rank,
     "embedding": being("Gather", "weight", "indices"),
-    "expand_as": lambda call: call.one(
-        "Expand", call.rows(), call.one("Shape", call.rows("other"))
-    ),
+    "expand_as": _expand_as,
     "flatten": _flatten,
     "flip": _flip,
     "gather": being("GatherElements", "self", "index", axis="dim"),

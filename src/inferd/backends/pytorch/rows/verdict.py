@@ -157,13 +157,12 @@ class _Walk:
 
     def _operator(self, node: Any, kind: str, values: Sequence[Any]) -> Any:
         name = kind.rpartition("::")[2]
-        is_list = name == "slice" and isinstance(values[0], list | tuple)
-        is_list = is_list or (name in ("add", "list") and isinstance(values[0], list | tuple))
+        is_list = name in ("slice", "add", "list") and isinstance(values[0], list | tuple)
         if is_list or name in ("__getitem__", "append", "format", "warn"):
             return _on_list(name, values)
-        if name == "size" and len(values) == 1:
-            return self._flow.call(_schema(node), values, {})
         schema = _schema(node)
+        if name == "size" and len(values) == 1:
+            return self._flow.call(schema, values, {})
         # Arithmetic on numbers, lists and texts, which TorchScript has as operators, too.
         if not any("Tensor" in str(one.type) for one in schema.arguments):
             lists = any(isinstance(one, list | tuple) for one in values)
@@ -183,10 +182,13 @@ def _schema(node: Any) -> Any:
     return torch._C.parse_schema(node.schema())
 
 
+_PASSING_ON = ("TupleUnpack", "ListUnpack", "unchecked_cast", "unchecked_unwrap_optional", "data")
+
+
 def _primitive(kind: str, values: Sequence[Any]) -> Any:
     if kind in ("ListConstruct", "TupleConstruct"):
         return list(values)
-    if kind in ("TupleUnpack", "ListUnpack"):
+    if kind in _PASSING_ON:
         return values[0]
     if kind == "TupleIndex":
         return values[0][values[1]]
@@ -194,8 +196,6 @@ def _primitive(kind: str, values: Sequence[Any]) -> Any:
         value = values[0]
         is_integer = value.is_integer if isinstance(value, Handle) else isinstance(value, int)
         return Handle(as_rows(value), is_integer=is_integer)
-    if kind in ("unchecked_cast", "unchecked_unwrap_optional", "data"):
-        return values[0]
     if kind == "DictConstruct":
         if not all(isinstance(one, bool | int | float | str) for one in values[::2]):
             give_up("a key of a dict is not known")
