@@ -66,7 +66,6 @@ check: $(DEV) ## format, lint, types, floors, generated files: under ten seconds
 	$(BIN)/python tools/build_openapi.py --check
 	$(BIN)/python tools/build_calls_doc.py --check
 	$(BIN)/python tools/build_blocks_doc.py --check
-	$(BIN)/python tools/build_sync_client.py --check
 
 test: $(DEV) ## the tests, in two minutes (ARGS= for pytest; ARGS="-n 0": in one process)
 	$(BIN)/pytest tests -m "not slow" $(SIDE_BY_SIDE) $(ARGS)

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from scripted import answer
 
 from inferd.client import ClientError, InferResult
+from inferd.client.connection.http1 import RestConnection
+from inferd.client.connection.http2 import GrpcConnection
 from inferd.client.grpc import GrpcCalls
 from inferd.client.incoming import PREFIX
 from inferd.client.requests import make_request
 from inferd.client.rest import RestCalls
 from inferd.client.settings import read_settings
-from inferd.client.sync.http1 import RestConnection
-from inferd.client.sync.http2 import GrpcConnection
+from inferd.client.sync.io import run
 from inferd.core.request import InferResponse
 from inferd.errors import InferdError
 from inferd.http.h2 import frames
@@ -67,10 +68,10 @@ class Bytes:
     def __init__(self, data, step):
         self.data, self.step, self.at = data, step, 0
 
-    def send(self, buffers):
+    async def send(self, buffers):
         assert sum(map(len, buffers)) > 0
 
-    def recv_into(self, view, *, whole=False):
+    async def recv_into(self, view, *, whole=False):
         assert len(view)
         piece = self.data[self.at : self.at + min(self.step, len(view))]
         self.at += len(piece)
@@ -90,9 +91,9 @@ def ask(kind, data, step):
     connection = connected(Bytes(data, step), read_settings(url, {"max_answer_bytes": 1 << 20}))
     call = calls.infer(REQUEST, binary=True)
     try:
-        connection.start()
-        found = connection.ask(call, "", 1.0)
-        connection.is_usable()
+        run(connection.start())
+        found = run(connection.ask(call, ""))
+        run(connection.is_usable())
         error = calls.refusal(found)
         if error is not None:
             return error

@@ -74,6 +74,22 @@ def test_a_stream_that_is_left_early_gives_back_its_slot(kind, protocol, served)
         assert client.is_live()
 
 
+def test_a_stream_for_threads_outlives_the_loop_that_ran_when_it_began(served, protocol):
+    inputs = {
+        "IN": np.arange(50, dtype=np.int32),
+        "DELAY": np.zeros(50, np.uint32),
+        "WAIT": np.zeros(1, np.uint32),
+    }
+
+    async def begin(stream):
+        return next(stream)["OUT"].tolist()
+
+    with Client(served.url(protocol), timeout_s=20) as client:
+        stream = client.stream("repeat", inputs)
+        found = [asyncio.run(begin(stream)), *(one["OUT"].tolist() for one in stream)]
+    assert found == [[number] for number in range(50)]
+
+
 def test_an_asynchronous_client_may_outlive_a_loop(served, protocol):
     client = AsyncClient(served.url(protocol))
 

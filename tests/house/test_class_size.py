@@ -9,9 +9,7 @@ MOST = 25
 
 REASONS = {
     "client/aio/client.py:AsyncClient": "a method per call of the protocol",
-    "client/sync/client.py:Client": "generated from AsyncClient",
-    "client/aio/http2.py:AsyncGrpcConnection": "to be cut: connection and calls",
-    "client/sync/http2.py:GrpcConnection": "generated from AsyncGrpcConnection",
+    "client/connection/http2.py:GrpcConnection": "to be cut: connection and calls",
     "http/h1/connection.py:HttpConnection": "asyncio's protocol has seven of them",
 }
 """The classes with more, and why; none is added without a reason, and none stays without one."""

@@ -10,7 +10,7 @@ from inferd.tensor.tensor import Tensor
 from inferd.wire.shared_memory import span_parameters
 
 if TYPE_CHECKING:
-    from inferd.client.sync.shared_memory import SharedMemory
+    from inferd.client.sync.client import SharedMemory
 
 # As SharedRegion lays arrays out.
 ALIGNED = 64

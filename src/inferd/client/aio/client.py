@@ -2,15 +2,16 @@
 
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar, Unpack
 
-from inferd.client.aio.io import sleep
-from inferd.client.aio.pool import AsyncConnectionPool
+from inferd.client.aio.io import ON_LOOP
 from inferd.client.aio.request_stream import AsyncRequestStream
 from inferd.client.aio.shared_memory import AsyncSharedMemory
 from inferd.client.call import ClientCall, ServerAnswer
+from inferd.client.connection.pool import ConnectionPool
+from inferd.client.connection.stream import ClientTransport
 from inferd.client.errors import BadAnswer, ClientError, Denied, ServerError
+from inferd.client.failures import client_errors
 from inferd.client.headers import HeaderLines
 from inferd.client.protocol import Protocol, protocol_of
 from inferd.client.requests import InferOptions, make_request
@@ -44,9 +45,11 @@ class AsyncClient:
     may be given. Calls raise ClientError, and InvalidRequest for arguments that cannot be sent.
     """
 
+    _transport: ClassVar[ClientTransport] = ON_LOOP
+
     def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
         self._settings = read_settings(url, options)
-        self._pool = AsyncConnectionPool(self._settings)
+        self._pool = ConnectionPool(self._settings, self._transport)
         self._headers = HeaderLines(self._settings)
         self._protocol: Protocol = protocol_of(self._settings.target)
         # A message of gRPC carries raw contents in any V2 server; over REST it is an extension.
@@ -102,18 +105,25 @@ class AsyncClient:
         call = self._protocol.stream(request, binary=self._binary)
         deadline = self._deadline(options.get("timeout_s"))
         fields = self._headers.lines(options.get("headers"))
-        # Without it, an iterator that is dropped half read would end the request whenever the
-        # garbage is collected, and keep its connection and its slot until then.
-        async with aclosing(self._pool.stream(call, fields, deadline)) as messages:
-            async for message in messages:
-                if isinstance(message, ServerAnswer):
-                    self._check(message)
-                else:
+        connection = await self._pool.lend(deadline)
+        answer = None
+        try:
+            with client_errors():
+                answer = await connection.begin(call, fields)
+                while answer is None:
+                    message = await connection.next_message()
+                    if message is None:
+                        answer = connection.outcome()
+                        continue
                     response = self._read(self._protocol.read_message, message)
                     # Triton ends a decoupled model's answers with an empty one that has the
                     # parameter triton_final_response: a mark, not an answer.
                     if response.outputs or not response.final:
                         yield InferResult(response)
+        finally:
+            # What was not read belongs to this call, and would be taken for the next one's.
+            self._pool.give_back(connection, is_usable=answer is not None)
+        self._check(answer)
 
     def open_stream(
         self, *, timeout_s: float | None = None, headers: Headers | None = None
@@ -247,7 +257,7 @@ class AsyncClient:
                 if wait_s is None or time.monotonic() + wait_s >= deadline:
                     raise
             attempt += 1
-            await sleep(wait_s)
+            await self._transport.sleep(wait_s)
 
     def _deadline(self, timeout_s: float | None) -> float:
         return time.monotonic() + (self._settings.timeout_s if timeout_s is None else timeout_s)

@@ -1,7 +1,4 @@
-"""AsyncByteStream: a connection's bytes, for asyncio; AsyncCallSlots: how many there may be.
-
-The other side is inferd.client.sync.io.
-"""
+"""AsyncByteStream: a connection's bytes, for asyncio; AsyncCallSlots: how many there may be."""
 
 import asyncio
 import time
@@ -9,14 +6,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
+from inferd.client.connection.stream import ClientTransport
 from inferd.client.failures import connect_failed, out_of_time
 from inferd.client.settings import ClientSettings
 from inferd.memory.buffer import Buffer
 
 # It fills only by what nobody asked for.
 _SPILL_BYTES: Final = 65536
-
-sleep = asyncio.sleep
 
 
 class AsyncByteStream(asyncio.BufferedProtocol):
@@ -93,7 +89,7 @@ class AsyncByteStream(asyncio.BufferedProtocol):
         return chosen
 
     async def send(self, buffers: Sequence[Buffer]) -> None:
-        """Send all of `buffers`. Raises OSError, TimeoutError among them."""
+        """See ByteStream."""
         for one in buffers:
             if self._is_ended:
                 raise self._error or ConnectionResetError("the server closed the connection")
@@ -106,7 +102,7 @@ class AsyncByteStream(asyncio.BufferedProtocol):
 
     # `whole` is of use to the synchronous side only (MSG_WAITALL).
     async def recv_into(self, view: memoryview, *, whole: bool = False) -> int:
-        """Put what arrives into `view`; return how much, 0 at the end. Raises OSError."""
+        """See ByteStream."""
         if self._start < self._end:
             return self._unspill(view)
         if self._is_ended:
@@ -225,3 +221,7 @@ class AsyncCallSlots:
                 turn.set_result(None)
                 return
         self._free += 1
+
+
+ON_LOOP: Final = ClientTransport(open_stream, AsyncCallSlots, asyncio.sleep)
+"""In tasks of an event loop of asyncio."""

@@ -4,8 +4,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Self, Unpack
 
-from inferd.client.aio.http2 import AsyncGrpcConnection
-from inferd.client.aio.pool import AsyncConnectionPool
+from inferd.client.connection.http2 import GrpcConnection
+from inferd.client.connection.pool import ConnectionPool
 from inferd.client.errors import ClientError
 from inferd.client.failures import client_errors
 from inferd.client.protocol import Protocol
@@ -34,7 +34,7 @@ class AsyncRequestStream:
 
     def __init__(
         self,
-        pool: AsyncConnectionPool,
+        pool: ConnectionPool,
         protocol: Protocol,
         # Functions of the client instead of the client: it knows the stream, so no module knows
         # another both ways.
@@ -49,13 +49,13 @@ class AsyncRequestStream:
         self._read = read
         self._fields = fields
         self._timeout_s = timeout_s
-        self._connection: AsyncGrpcConnection | None = None
+        self._connection: GrpcConnection | None = None
 
     async def __aenter__(self) -> Self:
         """Open the stream. Raises ClientError."""
         call = self._protocol.open_stream()
         connection = await self._pool.lend(self._deadline())
-        assert isinstance(connection, AsyncGrpcConnection)  # REST has no such call
+        assert isinstance(connection, GrpcConnection)  # REST has no such call
         # Without a deadline for the server (grpc-timeout): a stream may live for hours, so each
         # step has its own.
         connection.open(call, self._fields, None)
@@ -113,7 +113,7 @@ class AsyncRequestStream:
             raise StopAsyncIteration
         return result
 
-    def _open(self) -> AsyncGrpcConnection:
+    def _open(self) -> GrpcConnection:
         if self._connection is None:
             msg = "the stream is used outside of its block"
             raise ClientError(msg)

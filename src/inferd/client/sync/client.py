@@ -1,37 +1,28 @@
-# Written by tools/build_sync_client.py from ../aio/client.py: change it there.
-"""Client: a client of any V2 server."""
+"""Client: a client of any V2 server, for threads; AsyncClient with what waits in a thread."""
 
-import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import closing
-from typing import TYPE_CHECKING, Self, TypeVar, Unpack
+from collections.abc import Generator, Mapping
+from typing import Self, Unpack
 
-from inferd.client.call import ClientCall, ServerAnswer
-from inferd.client.errors import BadAnswer, ClientError, Denied, ServerError
-from inferd.client.headers import HeaderLines
-from inferd.client.protocol import Protocol, protocol_of
-from inferd.client.requests import InferOptions, make_request
-from inferd.client.rest import BINARY_EXTENSION
+from numpy.typing import DTypeLike
+
+from inferd.client.aio.client import AsyncClient
+from inferd.client.aio.request_stream import AsyncRequestStream
+from inferd.client.aio.shared_memory import AsyncSharedMemory
+from inferd.client.requests import InferOptions
 from inferd.client.result import InferResult
-from inferd.client.retry import delay_s
-from inferd.client.settings import ClientOptions, Headers, read_settings
-from inferd.client.sync.io import sleep
-from inferd.client.sync.pool import ConnectionPool
-from inferd.client.sync.request_stream import RequestStream
-from inferd.client.sync.shared_memory import SharedMemory
-from inferd.client.tensors import needs_metadata
-from inferd.core.load import LoadRequest, UnloadRequest
+from inferd.client.settings import ClientOptions, Headers
+from inferd.client.sync.io import IN_THREAD, first_step, run
 from inferd.core.metadata import IndexEntry, ModelMetadata, ServerMetadata
-from inferd.core.request import InferRequest
-from inferd.errors import InferdError
+from inferd.core.request import Span
 from inferd.observe.statistics import ModelStatistics
+from inferd.tensor.array import Array
 from inferd.wire.json.document import JsonObject
 
-if TYPE_CHECKING:
-    from inferd.client.regions import SharedRegion
 
-A = TypeVar("A")
-T = TypeVar("T")
+class _ThreadClient(AsyncClient):
+    """An AsyncClient whose calls block, so that `run` runs them."""
+
+    _transport = IN_THREAD
 
 
 class Client:
@@ -46,16 +37,7 @@ class Client:
     """
 
     def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
-        self._settings = read_settings(url, options)
-        self._pool = ConnectionPool(self._settings)
-        self._headers = HeaderLines(self._settings)
-        self._protocol: Protocol = protocol_of(self._settings.target)
-        # A message of gRPC carries raw contents in any V2 server; over REST it is an extension.
-        self._binary = True if self._settings.target.is_grpc else self._settings.binary
-        # Metadata by model and version, asked for once: lists and numbers do not say their
-        # datatype.
-        self._known: dict[tuple[str, str], ModelMetadata] = {}
-        self._regions: list[SharedRegion] = []
+        self._calls = _ThreadClient(url, **options)
 
     def __enter__(self) -> Self:
         """Return the client itself; connections are made when there are calls."""
@@ -67,12 +49,12 @@ class Client:
 
     def close(self) -> None:
         """Close the connections."""
-        self._pool.close()
+        run(self._calls.close())
 
     @property
     def url(self) -> str:
         """The server's URL, with its port."""
-        return str(self._settings.target)
+        return self._calls.url
 
     def infer(
         self, model: str, inputs: Mapping[str, object], **options: Unpack[InferOptions]
@@ -82,12 +64,7 @@ class Client:
         An input is an array, or a list, a text, bytes or a number, for which the model's metadata
         are asked for once. InferOptions says what else may be given.
         """
-        request = self._request(model, inputs, options)
-        # Asked with the first inference, not in the constructor, which does not wait.
-        if self._binary is None:
-            self._binary = self._is_binary()
-        call = self._protocol.infer(request, binary=self._binary)
-        return InferResult(self._run(call, options.get("timeout_s"), options.get("headers")))
+        return run(self._calls.infer(model, inputs, **options))
 
     def stream(
         self, model: str, inputs: Mapping[str, object], **options: Unpack[InferOptions]
@@ -97,87 +74,51 @@ class Client:
         The deadline is for the whole. Over REST the server must have infer_stream, as inferd and
         MLServer do. An iterator that is not read to its end ends the request when it is closed.
         """
-        request = self._request(model, inputs, options)
-        if self._binary is None:
-            self._binary = self._is_binary()
-        call = self._protocol.stream(request, binary=self._binary)
-        deadline = self._deadline(options.get("timeout_s"))
-        fields = self._headers.lines(options.get("headers"))
-        # Without it, an iterator that is dropped half read would end the request whenever the
-        # garbage is collected, and keep its connection and its slot until then.
-        with closing(self._pool.stream(call, fields, deadline)) as messages:
-            for message in messages:
-                if isinstance(message, ServerAnswer):
-                    self._check(message)
-                else:
-                    response = self._read(self._protocol.read_message, message)
-                    # Triton ends a decoupled model's answers with an empty one that has the
-                    # parameter triton_final_response: a mark, not an answer.
-                    if response.outputs or not response.final:
-                        yield InferResult(response)
+        answers = self._calls.stream(model, inputs, **options)
+        try:
+            step = first_step(answers)
+            while (answer := run(step)) is not None:
+                yield answer
+                step = anext(answers, None)
+        finally:
+            run(answers.aclose())
 
     def open_stream(
         self, *, timeout_s: float | None = None, headers: Headers | None = None
-    ) -> RequestStream:
+    ) -> "RequestStream":
         """Return a stream for many requests, to be used as a `with` block; only over gRPC.
 
         `timeout_s` is for each step: sending one request, receiving one answer.
         """
-        # 0 is a time limit as well, so `or` would be wrong.
-        seconds = self._settings.timeout_s if timeout_s is None else timeout_s
-        fields = self._headers.lines(headers)
-        return RequestStream(self._pool, self._protocol, self._request, self._read, fields, seconds)
-
-    def _request(
-        self, model: str, inputs: Mapping[str, object], options: InferOptions
-    ) -> InferRequest:
-        known = None
-        # A classification is asked for by output, so all outputs must be known by name.
-        if needs_metadata(inputs) or ("classification" in options and "outputs" not in options):
-            key = model, options.get("version", "")
-            known = self._known.get(key)
-            if known is None:
-                known = self._known[key] = self.metadata(*key)
-        return make_request(model, inputs, known, options, self._regions)
-
-    def _is_binary(self) -> bool:
-        """Return whether the server takes binary data, as it says in its metadata."""
-        try:
-            return BINARY_EXTENSION in (self.server_metadata()).extensions
-        except Denied:
-            return True  # servers with keys or restricted calls: inferd, Triton
-        except (ServerError, BadAnswer):
-            return False
+        return RequestStream(self._calls.open_stream(timeout_s=timeout_s, headers=headers))
 
     def is_live(self) -> bool:
         """Return whether the server says that it is live; errors of connections are raised."""
-        return self._is_true(self._protocol.live())
+        return run(self._calls.is_live())
 
     def is_ready(self, model: str = "", version: str = "") -> bool:
         """Return whether the server, or `model`, says that it is ready."""
-        if model:
-            return self._is_true(self._protocol.model_ready(model, version))
-        return self._is_true(self._protocol.ready())
+        return run(self._calls.is_ready(model, version))
 
     def server_metadata(self) -> ServerMetadata:
         """Return name, version and extensions of the server."""
-        return self._run(self._protocol.server_metadata())
+        return run(self._calls.server_metadata())
 
     def metadata(self, model: str, version: str = "") -> ModelMetadata:
         """Return the inputs and outputs of a model, and its versions."""
-        return self._run(self._protocol.metadata(model, version))
+        return run(self._calls.metadata(model, version))
 
     def config(self, model: str, version: str = "") -> JsonObject:
         """Return the configuration of a model, as JSON has it (an extension of Triton's)."""
-        return self._run(self._protocol.config(model, version))
+        return run(self._calls.config(model, version))
 
     def statistics(self, model: str = "", version: str = "") -> list[ModelStatistics]:
         """Return the statistics of a model, or of all, one entry for each version."""
-        return self._run(self._protocol.statistics(model, version))
+        return run(self._calls.statistics(model, version))
 
     def models(self, *, ready: bool = False) -> list[IndexEntry]:
         """Return the index of the repository; with `ready` only what can be used."""
-        return self._run(self._protocol.index(ready=ready))
+        return run(self._calls.models(ready=ready))
 
     def load(
         self,
@@ -192,84 +133,112 @@ class Client:
         `config`, JSON, replaces its configuration; `files`, contents by path below the model's
         folder ("1/model.onnx"), replace its files.
         """
-        # Before the call, not after: if it fails in between, the model may have changed all the
-        # same.
-        self._forget(model)
-        load = LoadRequest(model, config, files or {})
-        self._run(self._protocol.load(load), timeout_s)
+        run(self._calls.load(model, config=config, files=files, timeout_s=timeout_s))
 
     def unload(
         self, model: str, *, dependents: bool = False, timeout_s: float | None = None
     ) -> None:
         """Unload `model`; with `dependents` also models loaded only for its sake."""
-        self._forget(model)
-        self._run(self._protocol.unload(UnloadRequest(model, dependents)), timeout_s)
+        run(self._calls.unload(model, dependents=dependents, timeout_s=timeout_s))
 
-    def _forget(self, model: str) -> None:
-        # Collected first, since another thread may add to it meanwhile; pop has a default for one
-        # that removes.
-        for key in [key for key in self._known if key[0] == model]:
-            self._known.pop(key, None)
-
-    def shared_memory(self, size_bytes: int) -> SharedMemory:
+    def shared_memory(self, size_bytes: int) -> "SharedMemory":
         """Return shared memory for a `with` block; the server must be on this machine."""
-        return SharedMemory(size_bytes, self._regions, self._protocol, self._run)
+        return SharedMemory(self._calls.shared_memory(size_bytes))
 
     def trace_settings(
         self, model: str = "", changes: Mapping[str, object] | None = None
     ) -> dict[str, object]:
         """Return the trace settings, of all models or of one, after making `changes`."""
-        return self._run(self._protocol.trace_settings(model, changes))
+        return run(self._calls.trace_settings(model, changes))
 
     def log_settings(self, changes: Mapping[str, object] | None = None) -> dict[str, object]:
         """Return the log settings after making `changes`."""
-        return self._run(self._protocol.log_settings(changes))
+        return run(self._calls.log_settings(changes))
 
-    def _run(
-        self, call: ClientCall[T], timeout_s: float | None = None, headers: Headers | None = None
-    ) -> T:
-        deadline = self._deadline(timeout_s)
-        fields = self._headers.lines(headers)
-        attempt = 0
-        while True:
-            try:
-                answer = self._pool.ask(call, fields, deadline)
-                self._check(answer)
-                return self._read(call.read, answer)
-            except ClientError as error:
-                # A health check wants to know what the server says now: 503 is its answer.
-                if call.is_health and isinstance(error, ServerError):
-                    raise
-                wait_s = delay_s(error, attempt, settings=self._settings, is_safe=call.is_safe)
-                # A wait beyond the deadline would end in DeadlineExceeded, which says less than
-                # this error.
-                if wait_s is None or time.monotonic() + wait_s >= deadline:
-                    raise
-            attempt += 1
-            sleep(wait_s)
 
-    def _deadline(self, timeout_s: float | None) -> float:
-        return time.monotonic() + (self._settings.timeout_s if timeout_s is None else timeout_s)
+class RequestStream:
+    """Made by `open_stream` of a client; one thread or task uses it.
 
-    def _check(self, answer: ServerAnswer) -> None:
-        error = self._protocol.refusal(answer)
-        if error is not None:
-            raise error
+        with client.open_stream() as stream:
+            for number, part in enumerate(parts):
+                stream.send("asr", {"sound": part}, sequence_id=7, sequence_start=not number)
+            stream.end()
+            for result in stream:
+                print(result.id, result["text"])
 
-    def _read(self, read: Callable[[A], T], answer: A) -> T:
-        try:
-            return read(answer)
-        except ClientError:
-            raise
-        except InferdError as error:
-            msg = f"the answer cannot be read: {error.message}"
-            raise BadAnswer(msg) from error
+    Models that answer once are answered in the order of the requests; `result.final` says that a
+    request has no more answers, of which the last may have no outputs. Leaving the block before the
+    answers were read to their end gives up the rest.
+    """
 
-    def _is_true(self, call: ClientCall[bool]) -> bool:
-        try:
-            return self._run(call)
-        # Not allowed to ask is not the same as not ready.
-        except Denied:
-            raise
-        except ServerError:
-            return False
+    def __init__(self, stream: AsyncRequestStream) -> None:
+        self._stream = stream
+
+    def __enter__(self) -> Self:
+        """Open the stream. Raises ClientError."""
+        run(self._stream.__aenter__())
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Give the connection back, or close it if the stream has not ended."""
+        run(self._stream.__aexit__(*error))
+
+    def send(
+        self, model: str, inputs: Mapping[str, object], **options: Unpack[InferOptions]
+    ) -> None:
+        """Send a request, as `infer` has it. Waits if the server does not read."""
+        run(self._stream.send(model, inputs, **options))
+
+    def end(self) -> None:
+        """Say that no more requests follow; the stream ends when all are answered."""
+        run(self._stream.end())
+
+    def receive(self) -> InferResult | None:
+        """Return the next answer, None when the stream has ended.
+
+        Raises ClientError; after the ServerError of one request, the stream may go on.
+        """
+        return run(self._stream.receive())
+
+    def __iter__(self) -> Self:
+        """Iterate over the answers, to the end of the stream."""
+        return self
+
+    def __next__(self) -> InferResult:
+        """Return the next answer."""
+        result = self.receive()
+        if result is None:
+            raise StopIteration
+        return result
+
+
+class SharedMemory:
+    """Made by `shared_memory` of a client; its arrays go to the server without being sent.
+
+        with client.shared_memory(1 << 20) as memory:
+            image = memory.array((1, 3, 224, 224), np.float32)
+            image[...] = picture
+            client.infer("resnet", {"image": image})
+
+    At the end of the block the region is unregistered and removed; arrays stay valid.
+    """
+
+    def __init__(self, memory: AsyncSharedMemory) -> None:
+        self._memory = memory
+
+    def __enter__(self) -> Self:
+        """Make the region and register it. Raises ClientError if the server does not take it."""
+        run(self._memory.__aenter__())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """Unregister and remove the region."""
+        run(self._memory.__aexit__(kind, *error))
+
+    def array(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> Array:
+        """Return a new array in the region. Raises InvalidRequest if it does not fit."""
+        return self._memory.array(shape, dtype)
+
+    def span_of(self, array: Array) -> Span:
+        """Return where `array`, made here, lies. Raises InvalidRequest for another."""
+        return self._memory.span_of(array)

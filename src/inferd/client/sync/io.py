@@ -1,6 +1,7 @@
-"""ByteStream: a connection's bytes, for a thread that waits; CallSlots: how many there may be.
+"""SocketByteStream: a connection's bytes, for a thread that waits; ThreadCallSlots: how many.
 
-The other side is inferd.client.aio.io; what stands on them is written there and generated here.
+Their coroutines block, so that they never suspend, nor do those that await nothing else: `run` runs
+them in one step.
 """
 
 import select
@@ -11,9 +12,10 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from typing import Any, Final, TypeVar
 
+from inferd.client.connection.stream import ClientTransport
 from inferd.client.failures import connect_failed, out_of_time
 from inferd.client.settings import ClientSettings
 from inferd.memory.buffer import Buffer
@@ -23,10 +25,35 @@ _FOREVER_MS: Final = 1 << 30
 _FOREVER_US: Final = 1 << 50
 _TIMEVAL: Final = struct.Struct("@ll")
 
-sleep = time.sleep
+T = TypeVar("T")
 
 
-class ByteStream:
+def run(coroutine: Coroutine[object, object, T]) -> T:
+    """Return what `coroutine` returns, which awaits nothing but what blocks."""
+    try:
+        coroutine.send(None)
+    except StopIteration as returned:
+        value: T = returned.value
+        return value
+    msg = "the coroutine waits for an event loop"
+    raise RuntimeError(msg)
+
+
+def first_step(items: AsyncGenerator[T, None]) -> Coroutine[object, object, T | None]:
+    """Return what `run` has yield the first item, or None at the end.
+
+    An event loop that runs in this thread would be told of the generator, and close it when it ends
+    itself: answers would be missing without an error.
+    """
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(None, None)
+    try:
+        return anext(items, None)
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
+
+
+class SocketByteStream:
     """A connected socket in the clear. Calls end at `deadline`, on the clock of time.monotonic.
 
     The system itself ends the wait of a blocking call, so that none needs a poll before it. Its
@@ -43,8 +70,8 @@ class ByteStream:
         self._limit_s = 0.0
         self._readable = _waiter(sock, writing=False)
 
-    def send(self, buffers: Sequence[Buffer]) -> None:
-        """Send all of `buffers`. Raises OSError, TimeoutError among them."""
+    async def send(self, buffers: Sequence[Buffer]) -> None:
+        """See ByteStream."""
         self._set_limit()
         if len(buffers) == 1:
             [buffer] = buffers
@@ -52,12 +79,12 @@ class ByteStream:
             while sent < len(buffer):
                 sent += self._attempt(self._sock.send, memoryview(buffer)[sent:])
         else:
-            self._gather(list(buffers))
+            await self._gather(list(buffers))
 
-    def _gather(self, buffers: list[Any]) -> None:
+    async def _gather(self, buffers: list[Any]) -> None:
         if not hasattr(self._sock, "sendmsg"):  # Windows
             for buffer in buffers:
-                self.send([buffer])
+                await self.send([buffer])
             return
         at = 0
         while at < len(buffers):
@@ -68,11 +95,8 @@ class ByteStream:
             if sent:
                 buffers[at] = memoryview(buffers[at])[sent:]
 
-    def recv_into(self, view: memoryview, *, whole: bool = False) -> int:
-        """Put what arrives into `view`; return how much, 0 at the end. Raises OSError.
-
-        With `whole` wait until `view` is full, if the system can.
-        """
+    async def recv_into(self, view: memoryview, *, whole: bool = False) -> int:
+        """See ByteStream."""
         self._set_limit()
         flags = socket.MSG_WAITALL if whole else 0
         while True:
@@ -118,7 +142,7 @@ class ByteStream:
         self._limit_s = left_s
 
 
-class TlsByteStream(ByteStream):
+class TlsByteStream(SocketByteStream):
     """A connected socket with TLS, which does not block: OpenSSL has no limit for a wait."""
 
     def __init__(self, sock: ssl.SSLSocket) -> None:
@@ -128,7 +152,7 @@ class TlsByteStream(ByteStream):
         self._secured = sock
         self._writable = _waiter(sock, writing=True)
 
-    def send(self, buffers: Sequence[Buffer]) -> None:
+    async def send(self, buffers: Sequence[Buffer]) -> None:
         """See ByteStream."""
         for buffer in buffers:
             view = memoryview(buffer)
@@ -136,7 +160,7 @@ class TlsByteStream(ByteStream):
             while sent < len(view):
                 sent += self._attempt(self._secured.send, view[sent:])
 
-    def recv_into(self, view: memoryview, *, whole: bool = False) -> int:
+    async def recv_into(self, view: memoryview, *, whole: bool = False) -> int:
         """See ByteStream."""
         return self._attempt(self._secured.recv_into, view)
 
@@ -155,22 +179,23 @@ class TlsByteStream(ByteStream):
             except ssl.SSLZeroReturnError:
                 return 0
 
-    def _wait(self, waiter: Callable[[float], bool]) -> None:
-        if not waiter(self.deadline - time.monotonic()):
+    def _wait(self, waiter: Callable[[float], object]) -> None:
+        left_s = self.deadline - time.monotonic()
+        if not waiter(min(max(left_s, 0) * 1000, _FOREVER_MS)):
             raise out_of_time()
 
 
-def _waiter(sock: socket.socket, *, writing: bool) -> Callable[[float], bool]:
-    """Return what waits some seconds, and returns whether `sock` can be read, or written."""
+def _waiter(sock: socket.socket, *, writing: bool) -> Callable[[float], object]:
+    """Return what waits some milliseconds, and returns whether `sock` can be read, or written."""
     if not hasattr(select, "poll"):  # Windows
         read, write = ([], [sock]) if writing else ([sock], [])
-        return lambda seconds: any(select.select(read, write, [], max(seconds, 0)))
+        return lambda wait_ms: any(select.select(read, write, [], wait_ms / 1000))
     poll = select.poll()
     poll.register(sock.fileno(), select.POLLOUT if writing else select.POLLIN)
-    return lambda seconds: bool(poll.poll(min(max(seconds, 0) * 1000, _FOREVER_MS)))
+    return poll.poll
 
 
-def open_stream(settings: ClientSettings, deadline: float) -> ByteStream:
+async def open_stream(settings: ClientSettings, deadline: float) -> SocketByteStream:
     """Connect to the server. Raises ConnectFailed, DeadlineExceeded."""
     target = settings.target
     seconds = min(settings.connect_timeout_s, deadline - time.monotonic())
@@ -189,10 +214,10 @@ def open_stream(settings: ClientSettings, deadline: float) -> ByteStream:
         if isinstance(error, TimeoutError) and time.monotonic() >= deadline:
             raise out_of_time() from error
         raise connect_failed(target, error) from error
-    return ByteStream(sock)
+    return SocketByteStream(sock)
 
 
-class CallSlots:
+class ThreadCallSlots:
     """How many calls may be under way at a time; others wait, in their order."""
 
     def __init__(self, count: int) -> None:
@@ -202,7 +227,7 @@ class CallSlots:
         self._lock = threading.Lock()
         self._waiting: deque[threading.Lock] = deque()
 
-    def take(self, deadline: float) -> None:
+    async def take(self, deadline: float) -> None:
         """Wait for a free slot and take it. Raises DeadlineExceeded."""
         with self._lock:
             if self._free > 0:
@@ -239,3 +264,11 @@ class CallSlots:
 
 def _seconds(deadline: float) -> float:
     return min(max(deadline - time.monotonic(), 0), threading.TIMEOUT_MAX)
+
+
+async def _sleep(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+IN_THREAD: Final = ClientTransport(open_stream, ThreadCallSlots, _sleep)
+"""In the thread that calls."""

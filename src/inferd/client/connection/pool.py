@@ -1,20 +1,17 @@
-# Written by tools/build_sync_client.py from ../aio/pool.py: change it there.
 """ConnectionPool: the connections of a client, each with one call at a time."""
 
 import os
 import time
-from collections.abc import Generator
-from contextlib import suppress
 from typing import Final
 from weakref import WeakSet
 
 from inferd.client.call import ClientCall, ServerAnswer
+from inferd.client.connection.http1 import RestConnection
+from inferd.client.connection.http2 import GrpcConnection
+from inferd.client.connection.stream import ClientTransport
 from inferd.client.errors import ClientError
 from inferd.client.failures import as_client_error, client_errors
 from inferd.client.settings import ClientSettings
-from inferd.client.sync.http1 import RestConnection
-from inferd.client.sync.http2 import GrpcConnection
-from inferd.client.sync.io import CallSlots, open_stream
 
 # Less than the 60 s after which AWS's load balancers drop what is idle, and nginx's 75 s.
 _IDLE_S: Final = 50.0
@@ -26,9 +23,10 @@ Connection = RestConnection | GrpcConnection
 class ConnectionPool:
     """Connections are made when there is none that is free, and kept for the next call."""
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, transport: ClientTransport) -> None:
         self._settings = settings
-        self._slots = CallSlots(settings.connections)
+        self._open_stream = transport.open_stream
+        self._slots = transport.slots(settings.connections)
         # Used as a stack: the connection used last is the least likely to have been closed, and
         # those not needed any more grow old.
         self._free: list[tuple[float, Connection]] = []
@@ -42,14 +40,14 @@ class ConnectionPool:
         # Not closed: with TLS that would send close_notify on a connection that is the parent's.
         self._free = []
 
-    def ask(self, call: ClientCall[object], fields: str, deadline: float) -> ServerAnswer:
+    async def ask(self, call: ClientCall[object], fields: str, deadline: float) -> ServerAnswer:
         """Send `call` with the header lines `fields`, and return the answer. Raises ClientError."""
-        self._slots.take(deadline)
+        await self._slots.take(deadline)
         connection = None
         try:
             # Within the try: a slot that was taken is given back whatever happens.
-            connection = self._connection(deadline)
-            answer = connection.ask(call, fields, deadline - time.monotonic())
+            connection = await self._connection(deadline)
+            answer = await connection.ask(call, fields)
             self._put_back(connection)
             connection = None
         except OSError as error:
@@ -62,40 +60,12 @@ class ConnectionPool:
             self._slots.give_back()
         return answer
 
-    def stream(
-        self, call: ClientCall[object], fields: str, deadline: float
-    ) -> Generator[memoryview | ServerAnswer, None, None]:
-        """Send `call`, and yield the messages that answer it; last, an answer without any.
-
-        Raises ClientError. Whoever does not read to the end closes the connection.
-        """
-        self._slots.take(deadline)
-        connection = None
-        try:
-            connection = self._connection(deadline)
-            answer = connection.begin(call, fields, deadline - time.monotonic())
-            if answer is None:
-                for message in connection.messages():
-                    yield message
-                answer = connection.outcome()
-            # Before the last yield: whoever has the answer may make the next call on this
-            # connection.
-            self._put_back(connection)
-            connection = None
-            yield answer
-        except OSError as error:
-            raise as_client_error(error) from None
-        finally:
-            if connection is not None:
-                connection.stream.close()
-            self._slots.give_back()
-
-    def lend(self, deadline: float) -> Connection:
+    async def lend(self, deadline: float) -> Connection:
         """Return a connection, to be given back. Raises ClientError."""
-        self._slots.take(deadline)
+        await self._slots.take(deadline)
         try:
             with client_errors():
-                return self._connection(deadline)
+                return await self._connection(deadline)
         except BaseException:
             self._slots.give_back()
             raise
@@ -114,25 +84,28 @@ class ConnectionPool:
         while self._free:
             self._free.pop()[1].stream.close()
 
-    def _connection(self, deadline: float) -> Connection:
+    async def _connection(self, deadline: float) -> Connection:
         if self._is_closed:
             msg = "the client is closed"
             raise ClientError(msg)
         now = time.monotonic()
         while self._free:
-            with suppress(IndexError):  # another thread was faster
+            try:
                 since, connection = self._free.pop()
-                stream = connection.stream
-                stream.deadline = deadline
-                # An asyncio client may be used in one event loop after another.
-                if now - since < _IDLE_S and stream.is_here() and connection.is_usable():
-                    return connection
-                stream.close()
-        stream = open_stream(self._settings, deadline)
+            except IndexError:  # another thread was faster
+                break
+            stream = connection.stream
+            stream.deadline = deadline
+            # An asyncio client may be used in one event loop after another.
+            is_fresh = now - since < _IDLE_S and stream.is_here()
+            if is_fresh and (connection.is_quiet() or await connection.is_usable()):
+                return connection
+            stream.close()
+        stream = await self._open_stream(self._settings, deadline)
         stream.deadline = deadline
         connection = self._kind(stream, self._settings)
         try:
-            connection.start()
+            await connection.start()
         except BaseException:
             stream.close()
             raise

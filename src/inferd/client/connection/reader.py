@@ -1,10 +1,9 @@
-# Written by tools/build_sync_client.py from ../aio/reader.py: change it there.
 """Reader: what a connection receives, by the line or by the size, large parts in place."""
 
 from typing import Final
 
+from inferd.client.connection.stream import ByteStream
 from inferd.client.errors import BadAnswer, ConnectionLost
-from inferd.client.sync.io import ByteStream
 
 _BUFFER_BYTES: Final = 65536
 
@@ -19,14 +18,21 @@ class Reader:
         self._view = memoryview(self.buffer)
         self._stream = stream
 
-    def more(self) -> None:
+    async def more(self) -> None:
         """Receive more. Raises ConnectionLost at the end, BadAnswer if the buffer is full."""
-        if not self.more_or_end():
+        count = await self._stream.recv_into(self._room())
+        if not count:
             msg = "the server closed the connection before its answer was complete"
             raise ConnectionLost(msg)
+        self.end += count
 
-    def more_or_end(self) -> int:
+    async def more_or_end(self) -> int:
         """Receive more; return 0 at the end. Raises BadAnswer if the buffer is full."""
+        count = await self._stream.recv_into(self._room())
+        self.end += count
+        return count
+
+    def _room(self) -> memoryview:
         # Nothing is moved as long as answers are read to their end, as nearly always.
         if self.start == self.end:
             self.start = self.end = 0
@@ -34,45 +40,50 @@ class Reader:
             if not self.start:
                 msg = f"a line or head of the answer has more than {_BUFFER_BYTES} bytes"
                 raise BadAnswer(msg)
-            left = self.end - self.start
-            self.buffer[:left] = self.buffer[self.start : self.end]
-            self.start, self.end = 0, left
-        count = self._stream.recv_into(self._view[self.end :])
-        self.end += count
-        return count
+            self._shift()
+        return self._view[self.end :]
 
-    def until(self, mark: bytes) -> bytes:
+    def _shift(self) -> None:
+        """Move what was not read to the start of the buffer."""
+        left = self.end - self.start
+        self.buffer[:left] = self.buffer[self.start : self.end]
+        self.start, self.end = 0, left
+
+    async def until(self, mark: bytes) -> bytes:
         """Return what comes before `mark`, and skip that. Raises as `more`."""
         seen = self.start
         while (stop := self.buffer.find(mark, seen, self.end)) < 0:
             # A mark may be cut in two: search its possible beginning again, and nothing twice
             # besides.
             searched = max(self.end - self.start - len(mark) + 1, 0)
-            self.more()
+            await self.more()
             seen = self.start + searched
         part = bytes(self._view[self.start : stop])
         self.start = stop + len(mark)
         return part
 
-    def need(self, count: int) -> int:
+    async def need(self, count: int) -> int:
         """Have `count` bytes in the buffer, which are few; return where. Raises as `more`."""
         if _BUFFER_BYTES - self.start < count:
-            left = self.end - self.start
-            self.buffer[:left] = self.buffer[self.start : self.end]
-            self.start, self.end = 0, left
+            self._shift()
         while self.end - self.start < count:
-            self.more()
+            await self.more()
         return self.start
 
-    def fill(self, view: memoryview) -> None:
-        """Fill `view`: what the buffer does not have is received in place. Raises as `more`."""
-        size = len(view)
-        at = min(size, self.end - self.start)
+    def take(self, view: memoryview) -> int:
+        """Put into `view` what the buffer has of it; return how much."""
+        at = min(len(view), self.end - self.start)
         view[:at] = self._view[self.start : self.start + at]
         self.start += at
+        return at
+
+    async def fill(self, view: memoryview) -> None:
+        """Fill `view`: what the buffer does not have is received in place. Raises as `more`."""
+        size = len(view)
+        at = self.take(view)
         while at < size:
             # Received in place: a large array is not copied after it has left the system.
-            count = self._stream.recv_into(view[at:], whole=True)
+            count = await self._stream.recv_into(view[at:], whole=True)
             if not count:
                 msg = (
                     f"the server closed the connection before its answer was complete: "
@@ -81,11 +92,11 @@ class Reader:
                 raise ConnectionLost(msg)
             at += count
 
-    def skip(self, count: int) -> None:
+    async def skip(self, count: int) -> None:
         """Read `count` bytes and forget them."""
         while count:
             if self.start == self.end:
-                self.more()
+                await self.more()
             step = min(count, self.end - self.start)
             self.start += step
             count -= step

@@ -1,16 +1,17 @@
-"""AsyncGrpcConnection: one call of gRPC after the other on a connection (RFC 9113).
+"""GrpcConnection: one call of gRPC after the other on a connection (RFC 9113).
 
 A connection has one stream at a time: calls side by side have connections of their own. So nothing
 waits behind the answer of another call, and there is no window to be shared.
 """
 
 import struct
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import Sequence
 from typing import Any, Final
 
-from inferd.client.aio.io import AsyncByteStream
-from inferd.client.aio.reader import AsyncReader
 from inferd.client.call import SMALL_BYTES, ClientCall, ServerAnswer
+from inferd.client.connection.reader import Reader
+from inferd.client.connection.stream import ByteStream
 from inferd.client.errors import BadAnswer, ConnectionLost
 from inferd.client.failures import not_http2
 from inferd.client.incoming import (
@@ -42,16 +43,16 @@ _RENEWED_AT: Final = 1 << 29
 _LAST_STREAM: Final = 0x7FFFFFF0
 
 
-class AsyncGrpcConnection:
+class GrpcConnection:
     """A connection that has one call at a time. After an error it must be closed."""
 
-    def __init__(self, stream: AsyncByteStream, settings: ClientSettings) -> None:
+    def __init__(self, stream: ByteStream, settings: ClientSettings) -> None:
         self.stream = stream
         self.is_reusable = True
         target = settings.target
         self._target = target
         self._scheme = "https" if target.is_tls else "http"
-        self._reader = AsyncReader(stream)
+        self._reader = Reader(stream)
         self._max_bytes = settings.max_answer_bytes
         self._decoder = HeaderDecoder(MAX_LIST_BYTES)
         # Header blocks by their bytes, while they do not depend on the dynamic table.
@@ -83,12 +84,14 @@ class AsyncGrpcConnection:
         # not wait for the server's SETTINGS (RFC 9113, section 3.4).
         self._control = START
 
+    def is_quiet(self) -> bool:
+        """Return whether nothing has arrived since the last answer."""
+        return self._reader.start == self._reader.end and self.stream.is_quiet()
+
     async def is_usable(self) -> bool:
         """Return whether the connection can have another call; read what arrived meanwhile."""
         try:
-            while self.is_reusable and not (
-                self._reader.start == self._reader.end and self.stream.is_quiet()
-            ):
+            while self.is_reusable and not self.is_quiet():
                 # Servers send PING, SETTINGS and GOAWAY to idle connections: a GOAWAY must be read
                 # before the next call, or that would be lost.
                 await self._read_frame()
@@ -96,12 +99,12 @@ class AsyncGrpcConnection:
             return False
         return self.is_reusable
 
-    async def ask(self, call: ClientCall[object], fields: str, seconds: float) -> ServerAnswer:
+    async def ask(self, call: ClientCall[object], fields: str) -> ServerAnswer:
         """Send `call` with the header lines `fields`, and return the answer.
 
         Raises OSError, ConnectionLost, BadAnswer and DeadlineExceeded.
         """
-        self.open(call, fields, seconds)
+        self.open(call, fields, self.stream.deadline - time.monotonic())
         await self.send_message(call.buffers, call.size, is_last=True)
         reader = self._reader
         # The usual case: what is received next is a whole answer. Frames that must go out first, or
@@ -113,11 +116,9 @@ class AsyncGrpcConnection:
             await self._read_frame()
         return self._answer()
 
-    async def begin(
-        self, call: ClientCall[object], fields: str, seconds: float
-    ) -> ServerAnswer | None:
+    async def begin(self, call: ClientCall[object], fields: str) -> ServerAnswer | None:
         """Send `call`, whose answers `messages` yields. Raises as `ask`."""
-        self.open(call, fields, seconds)
+        self.open(call, fields, self.stream.deadline - time.monotonic())
         await self.send_message(call.buffers, call.size, is_last=True)
         return None
 
@@ -132,11 +133,6 @@ class AsyncGrpcConnection:
     def is_done(self) -> bool:
         """Whether the call has ended, and all of it was read."""
         return self._is_ended and not self._messages
-
-    async def messages(self) -> AsyncIterator[memoryview]:
-        """Yield the messages of a call; the last thing read is its `outcome`. Raises as `ask`."""
-        while (message := await self.next_message()) is not None:
-            yield message
 
     def outcome(self) -> ServerAnswer:
         """Return the status of a call whose messages were read, as an answer without any."""

@@ -1,26 +1,25 @@
-"""AsyncRestConnection: one call of REST after the other on a connection (RFC 9112)."""
+"""RestConnection: one call of REST after the other on a connection (RFC 9112)."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
-from inferd.client.aio.io import AsyncByteStream
-from inferd.client.aio.reader import AsyncReader
 from inferd.client.call import SMALL_BYTES, ClientCall, ServerAnswer
+from inferd.client.connection.reader import Reader
+from inferd.client.connection.stream import ByteStream
 from inferd.client.errors import BadAnswer, ConnectionLost
 from inferd.client.failures import not_http
 from inferd.client.heads import CHUNKED, UNTIL_CLOSED, AnswerHead, chunk_size, parse_answer_head
 from inferd.client.settings import ClientSettings
 
 
-class AsyncRestConnection:
+class RestConnection:
     """A connection that has one call at a time. After an error it must be closed."""
 
-    def __init__(self, stream: AsyncByteStream, settings: ClientSettings) -> None:
+    def __init__(self, stream: ByteStream, settings: ClientSettings) -> None:
         self.stream = stream
         self.is_reusable = True
         target = settings.target
         self._target = target
-        self._reader = AsyncReader(stream)
+        self._reader = Reader(stream)
         self._max_bytes = settings.max_answer_bytes
         # The same in each request, so put together once.
         self._host = f" HTTP/1.1\r\nHost: {target.authority}\r\n"
@@ -28,63 +27,69 @@ class AsyncRestConnection:
     async def start(self) -> None:
         """Do what comes before the first call: nothing."""
 
-    async def is_usable(self) -> bool:
-        """Return whether the connection can have another call: nothing has arrived unasked."""
-        return self.is_reusable and self.stream.is_quiet()
+    def is_quiet(self) -> bool:
+        """Return whether nothing has arrived since the last answer."""
+        return self.stream.is_quiet()
 
-    async def ask(self, call: ClientCall[object], fields: str, seconds: float) -> ServerAnswer:
+    async def is_usable(self) -> bool:
+        """Return whether another call is possible after something has arrived unasked: never."""
+        return False
+
+    async def ask(self, call: ClientCall[object], fields: str) -> ServerAnswer:
         """Send `call` with the header lines `fields`, and return the answer.
 
         Raises OSError, ConnectionLost, BadAnswer and DeadlineExceeded.
         """
-        await self._send(call, fields)
-        head = await self._head()
-        # It has the head of a GET, with its Content-Length, and no body (RFC 9110, section 9.3.2).
-        if call.verb == "HEAD":
-            return ServerAnswer(head.status, head.headers, memoryview(b""))
+        head = await self._exchange(call, fields)
         return ServerAnswer(head.status, head.headers, await self._body(head))
 
-    async def begin(
-        self, call: ClientCall[object], fields: str, seconds: float
-    ) -> ServerAnswer | None:
+    async def begin(self, call: ClientCall[object], fields: str) -> ServerAnswer | None:
         """Send `call`; return None if the answer is a stream, otherwise the answer.
 
         Raises as `ask`.
         """
-        await self._send(call, fields)
-        head = await self._head()
+        head = await self._exchange(call, fields)
         kind = head.headers.get("content-type", "")
         # Any other answer is one by itself: an error, or that of a server without streams.
         if head.status == 200 and kind.partition(";")[0].strip() == "text/event-stream":
             self._head_of_stream = head
+            self._events = _UnsizedBody(self._reader, head.length)
+            self._text = bytearray()
             return None
         return ServerAnswer(head.status, head.headers, await self._body(head))
 
-    async def messages(self) -> AsyncIterator[memoryview]:
-        """Yield the data of each event after `begin` returned None. Raises as `ask`."""
-        text = bytearray()
-        async for piece in self._pieces(self._head_of_stream):
-            text += piece
-            # The standard allows CR alone as well; it is not looked for.
-            if b"\r" in text:
-                text = text.replace(b"\r\n", b"\n")
+    async def next_message(self) -> memoryview | None:
+        """Return the data of the next event after `begin` returned None, None at the end.
+
+        Raises as `ask`.
+        """
+        text = self._text
+        while True:
             # An event ends with an empty line (HTML Standard, section 9.2.6); the end of a piece
             # means nothing.
             while (stop := text.find(b"\n\n")) >= 0:
                 data = _event_data(bytes(text[:stop]))
                 del text[: stop + 2]
                 if data is not None:
-                    yield memoryview(data)
+                    return memoryview(data)
             # What is left is one unfinished event: nothing else bounds it.
             if len(text) > self._max_bytes:
                 raise self._too_large(len(text))
+            piece = await self._events.next_piece()
+            if not piece:
+                return None
+            text += piece
+            # The standard allows CR alone as well; it is not looked for.
+            if b"\r" in text:
+                text[:] = text.replace(b"\r\n", b"\n")
 
     def outcome(self) -> ServerAnswer:
         """Return the status of a stream that was read to its end."""
         head = self._head_of_stream
         return ServerAnswer(head.status, head.headers, memoryview(b""))
 
-    async def _send(self, call: ClientCall[object], fields: str) -> None:
+    async def _exchange(self, call: ClientCall[object], fields: str) -> AnswerHead:
+        """Send `call`, and return the head of the answer."""
         head = call.verb + " " + self._target.path + call.path + self._host + fields
         for name, value in call.headers:
             head += f"{name}: {value}\r\n"
@@ -105,31 +110,34 @@ class AsyncRestConnection:
         except (BrokenPipeError, ConnectionResetError):
             # The server has closed it; a refusal that came before is worth more than that.
             self.is_reusable = False
-
-    async def _head(self) -> AnswerHead:
+        reader = self._reader
         while True:
-            block = await self._block()
-            head = parse_answer_head(block)
+            # An end here, before the first byte, is that of a kept connection which the server has
+            # closed meanwhile.
+            if reader.start == reader.end and not await reader.more_or_end():
+                msg = "the server closed the connection without an answer"
+                raise ConnectionLost(msg)
+            answer = parse_answer_head(self._whole_block() or await self._block())
             # 1xx are interim (RFC 9110, section 15.2), such as 103 of a proxy; the answer follows.
-            if head.status >= 200:
+            if answer.status >= 200:
                 break
-        if head.is_last:
+        if answer.is_last:
             self.is_reusable = False
-        return head
+        return answer
+
+    def _whole_block(self) -> bytes:
+        """Return the head that has arrived, as nearly always; b"" if it must be waited for."""
+        reader = self._reader
+        buffer = reader.buffer
+        stop = buffer.find(b"\r\n\r\n", reader.start, reader.end)
+        if stop < 0 or not buffer.startswith(b"HTTP/", reader.start):
+            return b""
+        block = bytes(buffer[reader.start : stop])
+        reader.start = stop + 4
+        return block
 
     async def _block(self) -> bytes:
         reader = self._reader
-        # An end here, before the first byte, is that of a kept connection which the server has
-        # closed meanwhile.
-        if reader.start == reader.end and not await reader.more_or_end():
-            msg = "the server closed the connection without an answer"
-            raise ConnectionLost(msg)
-        buffer = reader.buffer
-        stop = buffer.find(b"\r\n\r\n", reader.start, reader.end)
-        if stop > 0 and buffer.startswith(b"HTTP/", reader.start):  # as nearly always
-            block = bytes(buffer[reader.start : stop])
-            reader.start = stop + 4
-            return block
         # Only "HTTP/" tells an answer from TLS or HTTP/2, which may be shorter than any head.
         while reader.end - reader.start < 5:
             await reader.more()
@@ -144,50 +152,65 @@ class AsyncRestConnection:
             # As long as announced, and given to the arrays as it is: they are views of it. Of a
             # bytearray, so that they can be written to, as arrays of others can.
             body = memoryview(bytearray(head.length))
-            await self._reader.fill(body)
+            at = self._reader.take(body)
+            if at < head.length:
+                await self._reader.fill(body[at:])
             return body
         whole = bytearray()
-        async for piece in self._pieces(head):
+        body_pieces = _UnsizedBody(self._reader, head.length)
+        while piece := await body_pieces.next_piece():
             whole += piece
             if len(whole) > self._max_bytes:
                 raise self._too_large(len(whole))
         return memoryview(whole)
-
-    async def _pieces(self, head: AnswerHead) -> AsyncIterator[bytes]:
-        """Yield a body of a length that is not said, in pieces."""
-        reader = self._reader
-        if head.length != CHUNKED:
-            # Beyond anything that can arrive: such a body ends with the connection (RFC 9112,
-            # section 6.3).
-            left = head.length if head.length != UNTIL_CLOSED else 1 << 62
-            while left and (reader.start < reader.end or await reader.more_or_end()):
-                stop = min(reader.end, reader.start + left)
-                piece = bytes(reader.buffer[reader.start : stop])
-                reader.start = stop
-                left -= len(piece)
-                yield piece
-            return
-        while size := chunk_size(await reader.until(b"\r\n")):
-            while size:
-                if reader.start == reader.end:
-                    await reader.more()
-                stop = min(reader.end, reader.start + size)
-                piece = bytes(reader.buffer[reader.start : stop])
-                reader.start = stop
-                size -= len(piece)
-                yield piece
-            if await reader.until(b"\r\n"):
-                msg = "a chunk of the answer is longer than it says"
-                raise BadAnswer(msg)
-        # Read, or they would be taken for the next answer (RFC 9112, section 7.1.2).
-        while await reader.until(b"\r\n"):
-            pass  # trailers
 
     def _too_large(self, size: int) -> BadAnswer:
         return BadAnswer(
             f"the answer has {size} bytes or more, the limit is {self._max_bytes} "
             f"(max_answer_bytes)"
         )
+
+
+class _UnsizedBody:
+    """A body that is read in pieces: in chunks, to the end of the connection, or of events."""
+
+    def __init__(self, reader: Reader, length: int) -> None:
+        self._reader = reader
+        self._is_chunked = length == CHUNKED
+        self._is_within_chunks = False
+        # Of the body, or of the chunk. UNTIL_CLOSED is beyond anything that can arrive: such a body
+        # ends with the connection (RFC 9112, section 6.3).
+        self._left = {CHUNKED: 0, UNTIL_CLOSED: 1 << 62}.get(length, length)
+
+    async def next_piece(self) -> bytes:
+        """Return some of the body, b"" at its end."""
+        reader = self._reader
+        if self._is_chunked:
+            if not self._left and not await self._begin_chunk():
+                return b""
+            if reader.start == reader.end:
+                await reader.more()
+        elif not self._left or (reader.start == reader.end and not await reader.more_or_end()):
+            return b""
+        stop = min(reader.end, reader.start + self._left)
+        piece = bytes(reader.buffer[reader.start : stop])
+        reader.start = stop
+        self._left -= len(piece)
+        return piece
+
+    async def _begin_chunk(self) -> bool:
+        """Return whether there is another chunk; after the last one, skip the trailers."""
+        reader = self._reader
+        if self._is_within_chunks and await reader.until(b"\r\n"):
+            msg = "a chunk of the answer is longer than it says"
+            raise BadAnswer(msg)
+        self._left = chunk_size(await reader.until(b"\r\n"))
+        self._is_within_chunks = True
+        if not self._left:
+            # Read, or they would be taken for the next answer (RFC 9112, section 7.1.2).
+            while await reader.until(b"\r\n"):
+                pass
+        return bool(self._left)
 
 
 def _event_data(event: bytes) -> bytes | None:
