@@ -68,6 +68,13 @@ def test_a_connection_that_the_server_closed_meanwhile_is_not_used(kind):
         assert server.connections == 1
 
 
+def test_a_connection_with_more_than_the_answer_is_not_used(kind):
+    with ScriptedServer(GOOD + LATER, GOOD) as server, kind(server.url, binary=True) as client:
+        client.infer("m", X)
+        client.infer("m", X)
+        assert (len(server.calls), server.connections) == (2, 2)
+
+
 def test_questions_of_health_are_answered_by_a_refusal(kind):
     with ScriptedServer(LATER) as server, kind(server.url) as client:
         assert not client.is_ready()

@@ -29,7 +29,7 @@ class RestConnection:
 
     def is_quiet(self) -> bool:
         """Return whether nothing has arrived since the last answer."""
-        return self.stream.is_quiet()
+        return self._reader.start == self._reader.end and self.stream.is_quiet()
 
     async def is_usable(self) -> bool:
         """Return whether another call is possible after something has arrived unasked: never."""
