@@ -6,7 +6,7 @@ import pytest
 from inferd.bench.measure import ServerAccount, result_of
 from inferd.bench.plan import Address, LoadSample, Message, Plan, Point
 from inferd.bench.processes import Measured
-from inferd.bench.saturation import Trust
+from inferd.bench.saturation import GeneratorUse, Trust
 from inferd.errors import InferdError
 
 PLAN = Plan(Address("h", 1), [Message(b"")])
@@ -19,8 +19,7 @@ def sample(latency_us=2000, count=1000, *, cpu_s=0.05, errors=None, **more):
     sent = np.arange(count, dtype=np.int64) * 1_000_000
     given = {
         "firsts": b"", "part_count": 0, "answered": count, "errors": errors or {},
-        "late_share": 0.0, "waiting_share": 0.0, "cpu_s": cpu_s, "waited_s": 0.0,
-        "used_s": 1.0, "used_count": count, "runs": 0, **more,
+        "waiting_share": 0.0, "use": GeneratorUse(1.0, cpu_s, 0.0, count), **more,
     }  # fmt: skip
     return LoadSample(0, 1_000_000_000, sent.tobytes(), latencies.tobytes(), **given)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from inferd.bench.plan import PLACEHOLDER, Address, varint
+from inferd.bench.plan import PLACEHOLDER, varint
 from inferd.bench.requests import WantedRequest, plan_of
 from inferd.client.settings import read_settings
 from inferd.errors import InvalidRequest
@@ -19,8 +19,7 @@ def tensor(*values):
 
 def plan(url, *inputs, **wanted):
     settings = read_settings(url, {"api_key": "k", "headers": {"a": "b"}})
-    address = Address("h", 1, is_grpc="grpc" in url)
-    return plan_of(settings, address, inputs or [tensor(1, 2)], WantedRequest("m", **wanted))
+    return plan_of(settings, inputs or [tensor(1, 2)], WantedRequest("m", **wanted))
 
 
 @pytest.mark.parametrize("binary", [True, False])

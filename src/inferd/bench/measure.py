@@ -12,7 +12,7 @@ from inferd.bench.phases import ServerPhases, phases
 from inferd.bench.plan import LoadProgress, LoadSample, Plan, Point, samples
 from inferd.bench.processes import Generators, Hooks, Measured
 from inferd.bench.result import PointResult
-from inferd.bench.saturation import GeneratorUse, Trust, TrustVerdict, verdict
+from inferd.bench.saturation import Trust, TrustVerdict, verdict
 from inferd.errors import InferdError
 from inferd.observe.statistics import ModelStatistics
 
@@ -115,11 +115,7 @@ def result_of(plan: Plan, point: Point, measured: Measured, account: ServerAccou
 def _verdict(found: Sequence[LoadSample], latencies: Samples) -> TrustVerdict:
     """Return what the measurement is worth: as much as that of the busiest process."""
     median_us = float(np.median(latencies)) / 1e3 if len(latencies) else 0.0
-    uses = [
-        GeneratorUse(one.used_s, one.cpu_s, one.waited_s, one.used_count, one.late_share, one.runs)
-        for one in found
-    ]
-    verdicts = [verdict(use, median_us, len(found)) for use in uses]
+    verdicts = [verdict(one.use, median_us, len(found)) for one in found]
     order = [Trust.NONE, Trust.NOTABLE, Trust.FULL]
     # The least trusted, and of those the one with the most of its own.
     return min(verdicts, key=lambda one: (order.index(one.trust), -one.own_us))

@@ -6,6 +6,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from inferd.bench.figures import Samples
+from inferd.bench.saturation import GeneratorUse
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -121,14 +122,9 @@ class LoadSample(msgspec.Struct, frozen=True, tag="sample"):
     part_count: int
     answered: int
     errors: dict[str, int]
-    late_share: float
     waiting_share: float
     """Of requests at a rate, how many waited for one of the connections."""
-    cpu_s: float
-    waited_s: float
-    used_s: float
-    used_count: int
-    runs: int
+    use: GeneratorUse
 
 
 class StartPoint(msgspec.Struct, frozen=True, tag="start"):

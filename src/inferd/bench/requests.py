@@ -1,7 +1,7 @@
 """The requests of a run, as they are sent: inputs become messages of REST or gRPC, once."""
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from inferd.bench.plan import PLACEHOLDER, Address, Message, Plan, varint
@@ -38,14 +38,15 @@ class WantedRequest(NamedTuple):
 
 def plan_of(
     settings: ClientSettings,
-    address: Address,
     inputs: Sequence[Sequence[Tensor]],
     wanted: WantedRequest,
     places: Places = (),
+    tls_files: Mapping[str, str] | None = None,
 ) -> Plan:
     """Return the plan: each of `inputs` is a request, sent in turn. Raises InvalidRequest.
 
-    With `places` in shared memory there are as many requests, each with the next of `inputs`.
+    With `places` in shared memory there are as many requests, each with the next of `inputs`. What
+    `settings` say of TLS is an object of this process: generators get `tls_files`, as in Address.
     """
     if wanted.sequence_length and len(inputs) > 1:
         msg = "the requests of a sequence have the same inputs: give one"
@@ -67,8 +68,9 @@ def plan_of(
             sequence = RequestSequence(PLACEHOLDER, start, end)
             head, content = encode(_request(inputs[0], wanted, sequence))
             messages.append(_split(content, is_grpc=settings.target.is_grpc))
+    target = settings.target
     return Plan(
-        address,
+        Address(target.host, target.port, target.is_grpc, target.is_tls, **(tls_files or {})),
         messages,
         head,
         is_stream=wanted.stream,

@@ -22,7 +22,7 @@ LATE = 0.05
 
 
 class GeneratorUse(msgspec.Struct, frozen=True):
-    """What the busiest of the generators used while it measured."""
+    """What a generator used while it measured."""
 
     elapsed_s: float
     cpu_s: float

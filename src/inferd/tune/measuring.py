@@ -10,7 +10,7 @@ from typing import NamedTuple
 from inferd import system
 from inferd.bench.cpu import processes_at
 from inferd.bench.measure import ServerAccount, measure
-from inferd.bench.plan import Address, LoadProgress, Plan, Point
+from inferd.bench.plan import LoadProgress, Plan, Point
 from inferd.bench.processes import Generators
 from inferd.bench.requests import WantedRequest, plan_of
 from inferd.bench.result import PointResult
@@ -106,9 +106,7 @@ def measured(
 def load_plan(server: ServerUnderTest, model: str, inputs: Sequence[Tensor]) -> Plan:
     """Return what is sent to the server: requests with these inputs."""
     settings = read_settings(server.url, {})
-    target = settings.target
-    address = Address(target.host, target.port, target.is_grpc, target.is_tls)
-    return plan_of(settings, address, [list(inputs)], WantedRequest(model))
+    return plan_of(settings, [list(inputs)], WantedRequest(model))
 
 
 def measured_by(

@@ -2,8 +2,12 @@
 
 import numpy as np
 
-from inferd.bench.generator.record import MOST_KINDS_OF_ERRORS, LoadRecord
-from inferd.bench.generator.usage import ProcessUsage, usage
+from inferd.bench.generator.record import (
+    MOST_KINDS_OF_ERRORS,
+    LoadRecord,
+    ProcessUsage,
+    usage,
+)
 from inferd.bench.plan import samples
 
 BEFORE, AFTER = ProcessUsage(1e-6, 1.0, 0.5, 10), ProcessUsage(3e-6, 1.5, 0.75, 15)
@@ -21,8 +25,9 @@ def test_requests_that_were_due_in_the_measured_time_count():
     assert samples(found.sent).tolist() == [1000, 1999]
     assert samples(found.latencies).tolist() == [400, 501]
     assert found.answered == 2  # in that time: those that ended at 1400 and 1500
-    assert (found.cpu_s, found.waited_s) == (0.5, 0.25)
-    assert found.runs == 5 and found.used_count == 4 and np.isclose(found.used_s, 2e-6)
+    assert (found.use.cpu_s, found.use.waited_s) == (0.5, 0.25)
+    assert found.use.runs == 5 and found.use.request_count == 4
+    assert np.isclose(found.use.elapsed_s, 2e-6)
 
 
 def test_answers_of_streams_have_a_first():
@@ -43,7 +48,7 @@ def test_errors_are_counted_by_text_as_long_as_there_are_few():
 
 def test_nothing_is_a_sample_too():
     found = sample(LoadRecord())
-    assert found.answered == 0 and not found.sent and found.late_share == 0
+    assert found.answered == 0 and not found.sent and found.use.late_share == 0
 
 
 def test_usage_grows():

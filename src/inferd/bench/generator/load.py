@@ -16,9 +16,8 @@ from inferd.aio.timer import PreciseTimer
 from inferd.bench.arrivals import arrivals, part_of, recorded
 from inferd.bench.generator.connection import LoadConnection, now_ns
 from inferd.bench.generator.grpc import GrpcLoadConnection
-from inferd.bench.generator.record import LoadRecord
+from inferd.bench.generator.record import LoadRecord, usage
 from inferd.bench.generator.rest import RestLoadConnection
-from inferd.bench.generator.usage import usage
 from inferd.bench.plan import (
     LEAST_SEQUENCE,
     MOST_SEQUENCES,

@@ -1,15 +1,41 @@
-"""LoadRecord: what was measured at a point, as it comes in."""
+"""LoadRecord: what was measured at a point, as it comes in; what the process used meanwhile."""
 
+import time
 from array import array
 from collections import Counter
+from typing import NamedTuple
 
 import numpy as np
 
-from inferd.bench.generator.usage import ProcessUsage
 from inferd.bench.plan import LoadSample
+from inferd.bench.saturation import GeneratorUse
 
 MOST_KINDS_OF_ERRORS = 20
 RECENT = 200
+
+
+class ProcessUsage(NamedTuple):
+    """Seconds since some beginning; differences count."""
+
+    at_s: float
+    cpu_s: float
+    waited_s: float
+    runs: int
+    """How often it was given a core; 0 where the system does not tell."""
+
+
+def usage() -> ProcessUsage:
+    """Return what the process has used; of the wait for a core, what its main thread did."""
+    waited_s, runs = 0.0, 0
+    try:
+        # Time on a CPU, time waited for one, and how often it got one (Linux, proc(5) and
+        # sched-stats).
+        with open("/proc/self/schedstat", "rb") as file:
+            _, waited_ns, slices = map(int, file.read().split())
+        waited_s, runs = waited_ns / 1e9, slices
+    except (OSError, ValueError):  # another system, or one without these figures
+        pass
+    return ProcessUsage(time.monotonic(), time.process_time(), waited_s, runs)
 
 
 class LoadRecord:
@@ -70,11 +96,13 @@ class LoadRecord:
             int(parts.sum()),
             int(((ended >= began_ns) & (ended < ended_ns)).sum()),
             dict(self._errors),
-            self.late_count / max(1, self.due_count),
             self.waiting_count / max(1, self.due_count),
-            after.cpu_s - before.cpu_s,
-            after.waited_s - before.waited_s,
-            after.at_s - before.at_s,
-            used_count,
-            after.runs - before.runs,
+            GeneratorUse(
+                after.at_s - before.at_s,
+                after.cpu_s - before.cpu_s,
+                after.waited_s - before.waited_s,
+                used_count,
+                self.late_count / max(1, self.due_count),
+                after.runs - before.runs,
+            ),
         )

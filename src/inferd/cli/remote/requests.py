@@ -38,7 +38,6 @@ def prepared(
 
     Raises InferdError.
     """
-    from inferd.bench.plan import Address
     from inferd.bench.requests import WantedRequest, plan_of
     from inferd.bench.shared import MOST_PLACES, placed_inputs, places_in, size_of
     from inferd.client.errors import ServerError
@@ -69,25 +68,17 @@ def prepared(
     )
     # Before the load: a request that is refused is told once, not thousands of times.
     sizes = _answer_sizes(client, inputs[0], wanted)
-    address = Address(
-        target.host,
-        target.port,
-        target.is_grpc,
-        target.is_tls,
-        given.ca_file or "",
-        given.cert_file or "",
-        given.key_file or "",
-    )
+    files = {name: getattr(given, name) or "" for name in ("ca_file", "cert_file", "key_file")}
     words = _words(inputs, wanted, is_grpc=target.is_grpc)
     if not given.shared_memory:
-        plan = plan_of(settings, address, inputs, wanted)
+        plan = plan_of(settings, inputs, wanted, tls_files=files)
         yield Prepared(plan, client.url, server, words, times_s)
         return
     # More requests at a time share places: nobody reads the answers.
     places = min(most, MOST_PLACES)
     with client.shared_memory(size_of(inputs, sizes, places)) as memory:
         placed = placed_inputs(memory, inputs)
-        plan = plan_of(settings, address, placed, wanted, places_in(memory, sizes, places))
+        plan = plan_of(settings, placed, wanted, places_in(memory, sizes, places), files)
         yield Prepared(plan, client.url, server, f"{words}, in shared memory", times_s)
 
 
