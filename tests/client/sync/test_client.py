@@ -5,9 +5,7 @@ import re
 
 import pytest
 
-from inferd.client.aio.client import AsyncClient
-from inferd.client.aio.request_stream import AsyncRequestStream
-from inferd.client.aio.shared_memory import AsyncSharedMemory
+from inferd.client.aio.client import AsyncClient, AsyncRequestStream, AsyncSharedMemory
 from inferd.client.sync.client import Client, RequestStream, SharedMemory
 
 pairs = pytest.mark.parametrize(

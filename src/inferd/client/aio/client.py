@@ -1,19 +1,21 @@
-"""AsyncClient: a client of any V2 server."""
+"""AsyncClient: a client of any V2 server; its streams of requests, and its shared memory."""
 
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Self, TypeVar, Unpack
+from typing import ClassVar, Self, TypeVar, Unpack
+
+from numpy.typing import DTypeLike
 
 from inferd.client.aio.io import ON_LOOP
-from inferd.client.aio.request_stream import AsyncRequestStream
-from inferd.client.aio.shared_memory import AsyncSharedMemory
 from inferd.client.call import ClientCall, ServerAnswer
+from inferd.client.connection.http2 import GrpcConnection
 from inferd.client.connection.pool import ConnectionPool
 from inferd.client.connection.stream import ClientTransport
 from inferd.client.errors import BadAnswer, ClientError, Denied, ServerError
 from inferd.client.failures import client_errors
 from inferd.client.headers import HeaderLines
 from inferd.client.protocol import Protocol, protocol_of
+from inferd.client.regions import SharedRegion
 from inferd.client.requests import InferOptions, make_request
 from inferd.client.rest import BINARY_EXTENSION
 from inferd.client.result import InferResult
@@ -22,13 +24,11 @@ from inferd.client.settings import ClientOptions, Headers, read_settings
 from inferd.client.tensors import needs_metadata
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelMetadata, ServerMetadata
-from inferd.core.request import InferRequest
-from inferd.errors import InferdError
+from inferd.core.request import InferRequest, Span
+from inferd.errors import InferdError, InvalidRequest
 from inferd.observe.statistics import ModelStatistics
+from inferd.tensor.array import Array
 from inferd.wire.json.document import JsonObject
-
-if TYPE_CHECKING:
-    from inferd.client.regions import SharedRegion
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -127,7 +127,7 @@ class AsyncClient:
 
     def open_stream(
         self, *, timeout_s: float | None = None, headers: Headers | None = None
-    ) -> AsyncRequestStream:
+    ) -> "AsyncRequestStream":
         """Return a stream for many requests, to be used as a `with` block; only over gRPC.
 
         `timeout_s` is for each step: sending one request, receiving one answer.
@@ -135,9 +135,7 @@ class AsyncClient:
         # 0 is a time limit as well, so `or` would be wrong.
         seconds = self._settings.timeout_s if timeout_s is None else timeout_s
         fields = self._headers.lines(headers)
-        return AsyncRequestStream(
-            self._pool, self._protocol, self._request, self._read, fields, seconds
-        )
+        return AsyncRequestStream(self, fields, seconds)
 
     async def _request(
         self, model: str, inputs: Mapping[str, object], options: InferOptions
@@ -222,9 +220,9 @@ class AsyncClient:
         for key in [key for key in self._known if key[0] == model]:
             self._known.pop(key, None)
 
-    def shared_memory(self, size_bytes: int) -> AsyncSharedMemory:
+    def shared_memory(self, size_bytes: int) -> "AsyncSharedMemory":
         """Return shared memory for a `with` block; the server must be on this machine."""
-        return AsyncSharedMemory(size_bytes, self._regions, self._protocol, self._run)
+        return AsyncSharedMemory(self, size_bytes)
 
     async def trace_settings(
         self, model: str = "", changes: Mapping[str, object] | None = None
@@ -284,3 +282,163 @@ class AsyncClient:
             raise
         except ServerError:
             return False
+
+
+class AsyncRequestStream:
+    """Made by `open_stream` of a client; one thread or task uses it.
+
+        async with client.open_stream() as stream:
+            for number, part in enumerate(parts):
+                await stream.send("asr", {"sound": part}, sequence_id=7, sequence_start=not number)
+            await stream.end()
+            async for result in stream:
+                print(result.id, result["text"])
+
+    Models that answer once are answered in the order of the requests; `result.final` says that a
+    request has no more answers, of which the last may have no outputs. Leaving the block before the
+    answers were read to their end gives up the rest.
+    """
+
+    def __init__(self, client: AsyncClient, fields: str, timeout_s: float) -> None:
+        self._client = client
+        self._protocol = client._protocol
+        self._fields = fields
+        self._timeout_s = timeout_s
+        self._connection: GrpcConnection | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open the stream. Raises ClientError."""
+        call = self._protocol.open_stream()
+        connection = await self._client._pool.lend(self._deadline())
+        assert isinstance(connection, GrpcConnection)  # REST has no such call
+        # Without a deadline for the server (grpc-timeout): a stream may live for hours, so each
+        # step has its own.
+        connection.open(call, self._fields, None)
+        self._connection = connection
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        """Give the connection back, or close it if the stream has not ended."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            # What was not read belongs to this stream, and cannot be told from the next answers
+            # cheaply.
+            self._client._pool.give_back(connection, is_usable=connection.is_done)
+
+    async def send(
+        self, model: str, inputs: Mapping[str, object], **options: Unpack[InferOptions]
+    ) -> None:
+        """Send a request, as `infer` has it. Waits if the server does not read."""
+        request = await self._client._request(model, inputs, options)
+        # Otherwise nobody can tell when a decoupled model has no more answers
+        # (triton_enable_empty_final_response).
+        request.empty_final = True
+        call: ClientCall[object] = self._protocol.stream(request, binary=True)
+        with client_errors():
+            await self._open().send_message(call.buffers, call.size, is_last=False)
+
+    async def end(self) -> None:
+        """Say that no more requests follow; the stream ends when all are answered."""
+        with client_errors():
+            await self._open().end()
+
+    async def receive(self) -> InferResult | None:
+        """Return the next answer, None when the stream has ended.
+
+        Raises ClientError; after the ServerError of one request, the stream may go on.
+        """
+        connection = self._open()
+        with client_errors():
+            message = await connection.next_message()
+        if message is not None:
+            return InferResult(self._client._read(self._protocol.read_message, message))
+        error = self._protocol.refusal(connection.outcome())
+        if error is not None:
+            raise error
+        return None
+
+    def __aiter__(self) -> Self:
+        """Iterate over the answers, to the end of the stream."""
+        return self
+
+    async def __anext__(self) -> InferResult:
+        """Return the next answer."""
+        result = await self.receive()
+        if result is None:
+            raise StopAsyncIteration
+        return result
+
+    def _open(self) -> GrpcConnection:
+        if self._connection is None:
+            msg = "the stream is used outside of its block"
+            raise ClientError(msg)
+        self._connection.stream.deadline = self._deadline()
+        return self._connection
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._timeout_s
+
+
+class AsyncSharedMemory:
+    """Made by `shared_memory` of a client; its arrays go to the server without being sent.
+
+        async with client.shared_memory(1 << 20) as memory:
+            image = memory.array((1, 3, 224, 224), np.float32)
+            image[...] = picture
+            await client.infer("resnet", {"image": image})
+
+    At the end of the block the region is unregistered and removed; arrays stay valid.
+    """
+
+    def __init__(self, client: AsyncClient, size_bytes: int) -> None:
+        self._client = client
+        self._size_bytes = size_bytes
+        self._region: SharedRegion | None = None
+
+    async def __aenter__(self) -> Self:
+        """Make the region and register it. Raises ClientError if the server does not take it."""
+        # The region before its registration: a server opens it at once, and refuses one that is not
+        # there.
+        region = SharedRegion(self._size_bytes)
+        try:
+            await self._client._run(self._client._protocol.register(region.registration))
+        except BaseException:
+            # BaseException: also a cancelled task must not leave an object in /dev/shm, which
+            # outlives the process.
+            region.close()
+            raise
+        self._region = region
+        self._client._regions.append(region)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_error: object) -> None:
+        """Unregister and remove the region."""
+        region = self._region
+        if region is None:
+            return
+        self._region = None
+        # Before it is unregistered: an array must not be sent as a reference that the server has
+        # just lost.
+        self._client._regions.remove(region)
+        try:
+            await self._client._run(self._client._protocol.unregister(region.registration.name))
+        except ClientError:
+            if kind is None:  # otherwise what ended the block says more
+                raise
+        finally:
+            region.close()
+
+    def array(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> Array:
+        """Return a new array in the region. Raises InvalidRequest if it does not fit."""
+        if self._region is None:
+            msg = "the shared memory is used outside of its block"
+            raise ClientError(msg)
+        return self._region.array(shape, dtype)
+
+    def span_of(self, array: Array) -> Span:
+        """Return where `array`, made here, lies. Raises InvalidRequest for another."""
+        span = self._region.span_of(array) if self._region is not None else None
+        if span is None:
+            msg = "the array does not lie in this shared memory"
+            raise InvalidRequest(msg)
+        return span

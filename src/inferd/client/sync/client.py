@@ -1,13 +1,11 @@
-"""Client: a client of any V2 server, for threads; AsyncClient with what waits in a thread."""
+"""Client: a client of any V2 server, an AsyncClient whose calls wait in the thread that calls."""
 
 from collections.abc import Generator, Mapping
 from typing import Self, Unpack
 
 from numpy.typing import DTypeLike
 
-from inferd.client.aio.client import AsyncClient
-from inferd.client.aio.request_stream import AsyncRequestStream
-from inferd.client.aio.shared_memory import AsyncSharedMemory
+from inferd.client.aio.client import AsyncClient, AsyncRequestStream, AsyncSharedMemory
 from inferd.client.requests import InferOptions
 from inferd.client.result import InferResult
 from inferd.client.settings import ClientOptions, Headers

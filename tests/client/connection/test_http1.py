@@ -3,7 +3,7 @@
 import pytest
 
 from inferd.client import BadAnswer
-from inferd.client.heads import CHUNKED, UNTIL_CLOSED, chunk_size, parse_answer_head
+from inferd.client.connection.http1 import CHUNKED, UNTIL_CLOSED, chunk_size, parse_answer_head
 
 
 def test_a_head():
