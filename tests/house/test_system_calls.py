@@ -83,4 +83,4 @@ def test_no_request_asks_for_the_event_loop():
         [b"HTTP/1.1 200 OK"] * REQUEST_COUNT
     )
     # Once a second the server looks at its clocks: on a slow machine, during these requests too.
-    assert set(asked) <= {"HttpServer._keep_sweeping"}
+    assert set(asked) <= {"Listener.keep_sweeping"}

@@ -601,4 +601,4 @@ async def test_stopping_ends_calls_and_linger_alike(bench):
     [({}, 1.0), ({"keepalive_timeout_ms": 400}, 0.1), ({"max_connection_age_ms": 1}, 0.02)],
 )
 def test_the_sweep_is_as_often_as_the_shortest_time_needs(changes, interval_s):
-    assert Bench(**changes).server.endpoint.sweep_s == pytest.approx(interval_s)
+    assert Bench(**changes).server.sweep_s == pytest.approx(interval_s)

@@ -54,7 +54,6 @@ class OwnServer:
             capacity,
             turns,
             time.monotonic,
-            SWEEP_S,
         )
         # One socket for both protocols, as HAProxy has one address for it.
         hand_over(self._http, lambda: AsyncioHttp2Connection(self._grpc))

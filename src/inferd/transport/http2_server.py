@@ -1,14 +1,12 @@
-"""The HTTP/2 server that carries gRPC: listening sockets, connections, the sweep, the drain."""
+"""The HTTP/2 server that carries gRPC: its methods, its TLS files and its end."""
 
 import asyncio
 import functools
 import logging
-import socket
-import ssl
 import time
 from collections.abc import Callable
-from typing import cast
 
+from inferd.compiled import override
 from inferd.engine.engine import Engine
 from inferd.http.coder import Coder
 from inferd.http.failure import FailureLog
@@ -16,18 +14,11 @@ from inferd.http.grpc.endpoint import GrpcEndpoint
 from inferd.http.grpc.handler import Method
 from inferd.http.http2_connection import Http2Connection
 from inferd.http.turns import Turns
-from inferd.transport.backlog import stop_listening, take
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context, port_methods
 from inferd.transport.http_server import HttpServer
+from inferd.transport.listener import SWEEP_S, Listener
 from inferd.transport.tls import LiveTls
-from inferd.transport.unix_socket import UnixSocket
 
-SWEEP_S = 1.0
-"""The longest interval between checks of timeouts, which is also their accuracy."""
-
-
-# Short drains, as in tests, are watched more closely, but not all the time.
-_LEAST_SWEEP_S = 0.02
 # For a last GOAWAY to be sent to clients that read.
 _LAST_WAIT_S = 0.5
 
@@ -36,7 +27,7 @@ class AsyncioHttp2Connection(Http2Connection, asyncio.BufferedProtocol):
     """A connection on asyncio's own event loop, which recognizes a BufferedProtocol by class."""
 
 
-class Http2Server:
+class Http2Server(Listener):
     """Answers gRPC calls on one port, and REST as well, as `http` does, if that is given.
 
     `more_methods`, by path, are offered besides our own. `clock` is used for timeouts.
@@ -51,10 +42,17 @@ class Http2Server:
         http: HttpServer | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(
+            reuse_port=options.reuse_port,
+            handshake_timeout_s=options.handshake_timeout_s,
+            drain_window_s=options.drain_window_s,
+            clock=clock,
+            sweep_s=_sweep_interval(options),
+        )
         self.options = options
         self._stopping = asyncio.Event()
         methods = port_methods(engine, options, self._stopping, more_methods or {})
-        self.endpoint = GrpcEndpoint(
+        self.endpoint: GrpcEndpoint = GrpcEndpoint(
             options,
             {path.encode(): method for path, method in methods.items()},
             # Whatever the compression level of answers, clients may send compressed messages.
@@ -64,75 +62,33 @@ class Http2Server:
             engine.capacity,
             Turns(engine.regions.round_number),
             clock,
-            _sweep_interval(options),
         )
         self._tls: LiveTls | None = None
-        self._servers: list[asyncio.Server] = []
-        self._unix_socket: UnixSocket | None = None
-        self._sweeper: asyncio.TimerHandle | None = None
 
+    @override
     async def start(self, address: str, port: int) -> int:
-        """Listen on `address` and return the port, which the system chooses if `port` is 0.
-
-        Raises OSError naming the address if it cannot be bound, InvalidConfig if the TLS files
-        cannot be used.
-        """
-        context = self._read_context()
-        loop = asyncio.get_running_loop()
+        self._read_context()
         try:
-            server = await loop.create_server(
-                cast("Callable[[], asyncio.BaseProtocol]", self.connect),
-                address,
-                port,
-                ssl=context,
-                # Connections that come at once while the loop is busy; the system cuts it to
-                # somaxconn.
-                backlog=1024,
-                reuse_port=self.options.reuse_port,
-                ssl_handshake_timeout=self.options.handshake_timeout_s if context else None,
-            )
+            return await super().start(address, port)
         except OSError as error:
             host = f"[{address}]" if ":" in address else address
             msg = f"cannot listen for gRPC on {host}:{port}: {error.strerror}"
             error.strerror = msg
             raise
-        self._servers.append(server)
-        self.keep_sweeping()
-        return cast("int", server.sockets[0].getsockname()[1])
 
-    async def start_unix(self, path: str) -> None:
-        """Listen on a Unix socket as well, after `start`. Raises OSError, as UnixSocket does."""
-        self._unix_socket = UnixSocket(path)
-        context = self._tls.context if self._tls else None
-        server = await asyncio.get_running_loop().create_unix_server(
-            cast("Callable[[], asyncio.BaseProtocol]", self.connect),
-            sock=self._unix_socket.socket,
-            ssl=context,
-            backlog=1024,
-            ssl_handshake_timeout=self.options.handshake_timeout_s if context else None,
-        )
-        self._servers.append(server)
-
+    @override
     def open(self) -> None:
-        """Get ready for connections, without listening for any: they come by `take`.
-
-        Raises InvalidConfig if the TLS files cannot be used.
-        """
         self._read_context()
-        self.keep_sweeping()
+        super().open()
 
-    async def take(self, connection: socket.socket) -> None:
-        """Serve a connection that was accepted elsewhere. Raises OSError."""
-        context = self._tls.context if self._tls else None
-        await take(connection, self.connect, context, self.options.handshake_timeout_s)
-
-    def _read_context(self) -> ssl.SSLContext | None:
+    def _read_context(self) -> None:
+        """Read the TLS files for the first time. Raises InvalidConfig if they cannot be used."""
         if self.options.has_tls:
             self._tls = LiveTls(functools.partial(grpc_ssl_context, self.options))
-        return self._tls.context if self._tls else None
+            self.context = self._tls.context
 
+    @override
     def connect(self) -> Http2Connection:
-        """Return the protocol of a new connection."""
         # uvloop looks for the methods, asyncio for the class.
         is_asyncios = isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop)
         kind = AsyncioHttp2Connection if is_asyncios else Http2Connection
@@ -152,46 +108,14 @@ class Http2Server:
         Return whether none had to be.
         """
         self._stopping.set()
-        is_done = await self._drain(grace_s) if grace_s > 0 else not self.endpoint.connections
-        for server in self._servers:
-            server.close()
-        if self._unix_socket is not None:
-            self._unix_socket.remove()
-        # Also for connections that have just been accepted.
-        self.endpoint.is_draining = True
+        is_done = await self.drain(grace_s) if grace_s > 0 else not self.endpoint.connections
+        self.close_sockets()
         # GOAWAY and the end of what runs, then abort whoever does not read it.
         for end in (self.endpoint.cut, self.endpoint.abort):
             end()
             await self.endpoint.wait_until_empty(_LAST_WAIT_S)
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            self._sweeper = None
+        self.stop_sweeping()
         return is_done
-
-    async def _drain(self, grace_s: float) -> bool:
-        """Have the clients go elsewhere, and wait at most `grace_s` until they have gone."""
-        window_s = self.options.drain_window_s
-        self.sweep()  # the window begins now
-        self.endpoint.drain()
-        self.endpoint.sweep_s = min(self.endpoint.sweep_s, max(_LEAST_SWEEP_S, window_s / 10))
-        self.keep_sweeping()
-        servers, self._servers = self._servers, []
-        context = self._tls.context if self._tls else None
-        await stop_listening(servers, self.connect, context, window_s)
-        return await self.endpoint.wait_until_empty(grace_s)
-
-    def sweep(self) -> None:
-        """Have every connection check its timeouts."""
-        self.endpoint.sweep(self.endpoint.clock())
-
-    def keep_sweeping(self) -> None:
-        """Sweep now, and then at intervals."""
-        self.sweep()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-        loop = asyncio.get_running_loop()
-        # One timer for all connections, instead of one for each that every request would move.
-        self._sweeper = loop.call_later(self.endpoint.sweep_s, self.keep_sweeping)
 
 
 def _sweep_interval(options: GrpcOptions) -> float:

@@ -1,16 +1,15 @@
-"""The HTTP/1.1 server: listening sockets, and the sweep for timeouts."""
+"""The HTTP/1.1 server: its options, and what answers on its port."""
 
 import asyncio
-import socket
 import ssl
 import time
 from collections.abc import Callable
-from typing import cast
 
 from inferd.api.apis import V2_ALONE, Apis
 from inferd.api.cors import CorsRoutes
 from inferd.api.header_forward import header_forward
 from inferd.api.routes import HttpRoutes
+from inferd.compiled import override
 from inferd.engine.engine import Engine
 from inferd.http.access import OPEN, Access
 from inferd.http.h1.connection import HttpConnection
@@ -20,15 +19,8 @@ from inferd.http.request_log import RequestLog
 from inferd.http.routes import Routes
 from inferd.http.turns import Turns
 from inferd.memory.capacity import Capacity
-from inferd.transport.backlog import stop_listening, take
-from inferd.transport.unix_socket import UnixSocket
+from inferd.transport.listener import Listener
 from inferd.wire.v2.rest.codec import JsonRules
-
-SWEEP_S = 1.0
-"""How often timeouts are checked, which is also their accuracy."""
-
-# As for HTTP/2.
-_LEAST_SWEEP_S = 0.02
 
 
 class HttpOptions(HttpLimits, frozen=True, kw_only=True):
@@ -56,7 +48,7 @@ class AsyncioConnection(HttpConnection, asyncio.BufferedProtocol):
     """A connection on asyncio's own event loop, which recognizes a BufferedProtocol by class."""
 
 
-class HttpServer:
+class HttpServer(Listener):
     """The listening sockets and the connections of one HTTP server.
 
     `routes` answer the requests; they default to V2's, and `capacity` to the engine's. `clock` is
@@ -72,115 +64,31 @@ class HttpServer:
         capacity: Capacity | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.options = options
+        super().__init__(
+            reuse_port=options.reuse_port,
+            # A handshake may take as long as a head, which it comes before.
+            handshake_timeout_s=options.header_timeout_s,
+            drain_window_s=options.drain_window_s,
+            clock=clock,
+        )
+        self.context = options.ssl_context
         routes = routes or _with_cors(v2_routes(engine, options), options.cors_origins)
         turns = Turns(engine.regions.round_number)
-        self.endpoint = HttpEndpoint(
+        self.endpoint: HttpEndpoint = HttpEndpoint(
             options, routes, capacity or engine.capacity, turns, clock(), options.request_log
         )
-        self._clock = clock
-        # A handshake may take as long as a head, which it comes before.
-        self._handshake_timeout_s = options.header_timeout_s if options.ssl_context else None
-        self._servers: list[asyncio.Server] = []
-        self._unix_sockets: list[UnixSocket] = []
-        self._sweeper: asyncio.TimerHandle | None = None
-        self._sweep_s = SWEEP_S
 
+    @override
     def connect(self) -> HttpConnection:
-        """Return the protocol of a new connection."""
         # uvloop looks for the methods, asyncio for the class.
         is_asyncios = isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop)
         return (AsyncioConnection if is_asyncios else HttpConnection)(self.endpoint)
 
-    async def start(self, address: str, port: int) -> int:
-        """Listen on TCP and return the port, which the OS chooses if `port` is 0.
-
-        Raises OSError if the address is in use or not one of this machine's.
-        """
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(
-            cast("Callable[[], asyncio.BaseProtocol]", self.connect),
-            address,
-            port,
-            ssl=self.options.ssl_context,
-            # As for HTTP/2.
-            backlog=1024,
-            reuse_port=self.options.reuse_port,
-            ssl_handshake_timeout=self._handshake_timeout_s,
-        )
-        self._started(server)
-        return cast("int", server.sockets[0].getsockname()[1])
-
-    async def start_unix(self, path: str) -> None:
-        """Listen on a Unix socket as well. Raises OSError, as UnixSocket does."""
-        loop = asyncio.get_running_loop()
-        self._unix_sockets.append(bound := UnixSocket(path))
-        server = await loop.create_unix_server(
-            cast("Callable[[], asyncio.BaseProtocol]", self.connect),
-            sock=bound.socket,
-            ssl=self.options.ssl_context,
-            backlog=1024,
-            ssl_handshake_timeout=self._handshake_timeout_s,
-        )
-        self._started(server)
-
-    def _started(self, server: asyncio.Server) -> None:
-        self._servers.append(server)
-        self.open()
-
-    def open(self) -> None:
-        """Get ready for connections, without listening for any: they come by `take`."""
-        if self._sweeper is None:
-            self._keep_sweeping()
-
-    async def take(self, connection: socket.socket) -> None:
-        """Serve a connection that was accepted elsewhere. Raises OSError."""
-        context, timeout_s = self.options.ssl_context, self._handshake_timeout_s
-        await take(connection, self.connect, context, timeout_s)
-
-    async def stop_accepting(self) -> None:
-        """Close the listening sockets; connections end with their next answer.
-
-        Those without a request are closed after `drain_window_s`.
-        """
-        self.sweep()  # the window begins now
-        self.endpoint.drain()
-        window_s = self.options.drain_window_s
-        # So that the window ends on time, within a tenth.
-        self._sweep_s = min(self._sweep_s, max(_LEAST_SWEEP_S, window_s / 10))
-        self._keep_sweeping()
-        servers, self._servers = self._servers, []
-        await stop_listening(servers, self.connect, self.options.ssl_context, window_s)
-
-    async def drain(self, timeout_s: float) -> bool:
-        """Stop accepting, and wait at most `timeout_s` until all connections have closed.
-
-        Return whether they have.
-        """
-        await self.stop_accepting()
-        return await self.endpoint.wait_until_empty(timeout_s)
-
     def close(self) -> None:
         """Stop listening and abort all connections."""
-        for server in self._servers:
-            server.close()
-        self.endpoint.is_draining = True
-        for one in self._unix_sockets:
-            one.remove()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        self.close_sockets()
+        self.stop_sweeping()
         self.endpoint.abort()
-
-    def sweep(self) -> None:
-        """Have every connection check its timeouts."""
-        self.endpoint.sweep(self._clock())
-
-    def _keep_sweeping(self) -> None:
-        self.sweep()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-        loop = asyncio.get_running_loop()
-        self._sweeper = loop.call_later(self._sweep_s, self._keep_sweeping)
 
 
 def v2_routes(engine: Engine, options: HttpOptions) -> HttpRoutes:

@@ -29,7 +29,7 @@ class GrpcEndpoint(Endpoint):
     """The connections of one port and the gRPC methods it offers, by path.
 
     Requests other than gRPC are answered as `rest` does, if there is one. `clock` is the time of
-    the sweeps, one every `sweep_s`.
+    the sweeps.
     """
 
     def __init__(  # noqa: PLR0913
@@ -42,7 +42,6 @@ class GrpcEndpoint(Endpoint):
         capacity: Capacity,
         turns: Turns,
         clock: Callable[[], float],
-        sweep_s: float,
     ) -> None:
         super().__init__(capacity, turns, clock())
         self.limits = limits
@@ -51,7 +50,6 @@ class GrpcEndpoint(Endpoint):
         self.failures = failures
         self.rest = rest
         self.clock = clock
-        self.sweep_s = sweep_s
         self.open_count = 0  # connections, except lingering ones
         # A message larger than could ever be in memory is refused by its declared length.
         most_bytes = max(capacity.max_bytes, SMALL_BYTES)

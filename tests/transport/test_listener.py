@@ -7,7 +7,7 @@ import ssl
 import pytest
 import uvloop
 
-from inferd.transport.backlog import stop_listening
+from inferd.transport.listener import stop_listening
 
 LIVE = b"GET /v2/health/live HTTP/1.1\r\n\r\n"
 CLIENTS = 30
