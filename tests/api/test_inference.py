@@ -59,11 +59,8 @@ class NotingCodec(InferCodec):
     def decode(self, message, call):
         return self._request("decode", message)
 
-    def decode_large(self, message, call):
-        return self._request("decode_large", message)
-
-    def decode_slowly(self, message, call):
-        return self._request("decode_slowly", message)
+    def decode_large(self, message, call, *, slowly=False):
+        return self._request("decode_slowly" if slowly else "decode_large", message)
 
     def body_of(self, message, call):
         return b""
@@ -71,12 +68,8 @@ class NotingCodec(InferCodec):
     def model_of(self, message, call):
         return message, ""
 
-    def encode(self, request, response, message, call):
-        self._note("encode")
-        return [response.outputs[0].numpy().sum(), request.parameters]
-
-    def encode_large(self, request, response, message, call):
-        self._note("encode_large")
+    def encode(self, request, response, message, call, *, in_thread=False):
+        self._note("encode_large" if in_thread else "encode")
         return [response.outputs[0].numpy().sum(), request.parameters]
 
 

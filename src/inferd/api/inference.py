@@ -2,13 +2,14 @@
 
 from collections.abc import Awaitable
 from contextlib import suppress
+from functools import partial
 from time import monotonic_ns, perf_counter_ns
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from inferd.aio.inline import NotFast
 from inferd.aio.offload import Work
-from inferd.api.access_log.codec import NotedCodec
 from inferd.api.header_forward import add_forwarded
+from inferd.api.noted_codec import NotedCodec
 from inferd.api.payload_codec import SampledCodec
 from inferd.api.tracing import OVER_GRPC, OVER_HTTP, TRACEPARENT, until_sent
 from inferd.core.request import InferRequest, InferResponse
@@ -176,7 +177,8 @@ class Inference:
         with suppress(NotFast):
             request = await offload.run(Work.DECODE, codec.decode_large, message, call)
         if request is None:
-            request = await offload.run(Work.DECODE_SLOWLY, codec.decode_slowly, message, call)
+            decode = partial(codec.decode_large, slowly=True)
+            request = await offload.run(Work.DECODE_SLOWLY, decode, message, call)
         request.arrived_ns = monotonic_ns()
         # What decoding has made of the body, such as numbers out of JSON, is memory as well.
         request.copied_bytes = copied_bytes(request, codec.body_of(message, call))
@@ -185,7 +187,7 @@ class Inference:
     def _encode_large(
         self, request: InferRequest, response: InferResponse, message: object, call: object
     ) -> Awaitable[object]:
-        encode = self.codec.encode_large
+        encode = partial(self.codec.encode, in_thread=True)
         return self._offload.run(Work.ENCODE, encode, request, response, message, call)
 
 

@@ -60,16 +60,9 @@ class SampledCodec(InferCodec):
             self._keep_request(request, message, call)
         return request
 
-    def decode_large(self, message: Any, call: Any) -> InferRequest:
+    def decode_large(self, message: Any, call: Any, *, slowly: bool = False) -> InferRequest:
         """See InferCodec."""
-        request = self._codec.decode_large(message, call)
-        if self._log.takes(request.model):
-            self._keep_request(request, message, call)
-        return request
-
-    def decode_slowly(self, message: Any, call: Any) -> InferRequest:
-        """See InferCodec."""
-        request = self._codec.decode_slowly(message, call)
+        request = self._codec.decode_large(message, call, slowly=slowly)
         if self._log.takes(request.model):
             self._keep_request(request, message, call)
         return request
@@ -83,10 +76,16 @@ class SampledCodec(InferCodec):
         return self._codec.model_of(message, call)
 
     def encode(
-        self, request: InferRequest, response: InferResponse, message: Any, call: Any
+        self,
+        request: InferRequest,
+        response: InferResponse,
+        message: Any,
+        call: Any,
+        *,
+        in_thread: bool = False,
     ) -> Any:
         """See InferCodec."""
-        answer = self._codec.encode(request, response, message, call)
+        answer = self._codec.encode(request, response, message, call, in_thread=in_thread)
         if request.sample is not None:
             self._keep_response(request, response, answer)
         return answer
@@ -96,15 +95,6 @@ class SampledCodec(InferCodec):
         answer = self._codec.encode_stream(request, response)
         # The empty last answer of a stream is no payload.
         if request.sample is not None and response.outputs:
-            self._keep_response(request, response, answer)
-        return answer
-
-    def encode_large(
-        self, request: InferRequest, response: InferResponse, message: Any, call: Any
-    ) -> Any:
-        """See InferCodec."""
-        answer = self._codec.encode_large(request, response, message, call)
-        if request.sample is not None:
             self._keep_response(request, response, answer)
         return answer
 

@@ -343,7 +343,7 @@ class Server:
         """Open the logs of requests and of payloads, if there are to be. Raises InvalidConfig."""
         config = self.config
         if self._lines is not None:
-            from inferd.api.access_log.log import AccessLog
+            from inferd.api.access_log import AccessLog
 
             with _opening_log("--access-log", config.access_log):
                 self._lines.open()

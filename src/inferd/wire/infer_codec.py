@@ -12,20 +12,16 @@ class InferCodec:
     """Decodes requests and encodes answers.
 
     `call` is the request or call of the transport, `message` what a codec decodes beside it.
-    `decode` and `encode` run on the event loop and raise NotFast for what takes too long there; the
-    others then run in threads, one of a kind at a time.
+    `decode` and `encode` run on the event loop and raise NotFast for what takes too long there;
+    that is then done in threads, one of a kind at a time.
     """
 
     def decode(self, message: Any, call: Any) -> InferRequest:
         """Return the decoded request, its tensors views of what was received. Raises NotFast."""
         raise NotImplementedError
 
-    def decode_large(self, message: Any, call: Any) -> InferRequest:
-        """Decode what `decode` refused. Raises NotFast for what takes seconds."""
-        raise NotImplementedError
-
-    def decode_slowly(self, message: Any, call: Any) -> InferRequest:
-        """Decode what `decode_large` refused."""
+    def decode_large(self, message: Any, call: Any, *, slowly: bool = False) -> InferRequest:
+        """Decode what `decode` refused. Raises NotFast for what takes seconds, unless `slowly`."""
         raise NotImplementedError
 
     def body_of(self, message: Any, call: Any) -> Any:
@@ -51,17 +47,17 @@ class InferCodec:
         return None
 
     def encode(
-        self, request: InferRequest, response: InferResponse, message: Any, call: Any
+        self,
+        request: InferRequest,
+        response: InferResponse,
+        message: Any,
+        call: Any,
+        *,
+        in_thread: bool = False,
     ) -> Any:
-        """Return the answer in the form that the transport sends. Raises NotFast."""
+        """Return the answer in the form that the transport sends. Raises NotFast on the loop."""
         raise NotImplementedError
 
     def encode_stream(self, request: InferRequest, response: InferResponse) -> list[Buffer]:
         """Return one answer of a gRPC stream of them, as buffers."""
-        raise NotImplementedError
-
-    def encode_large(
-        self, request: InferRequest, response: InferResponse, message: Any, call: Any
-    ) -> Any:
-        """Encode what `encode` refused."""
         raise NotImplementedError

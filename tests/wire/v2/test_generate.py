@@ -36,7 +36,7 @@ def decoded(codec, message, *, on_loop=False):
     try:
         message.request = codec.decode_large(message, None)
     except NotFast:
-        message.request = codec.decode_slowly(message, None)
+        message.request = codec.decode_large(message, None, slowly=True)
     return message
 
 
@@ -380,7 +380,7 @@ def test_its_answer_is_one_too_and_never_binary():
     requested = decode(v2_body(outputs=wanted, parameters={"binary_data_output": True}), TEXT)
     assert requested.request.outputs == [WantedOutput("y")]
     response = InferResponse("m", "2", "7", [row("y", [1.5])])
-    answer = V2Generate(RULES).encode_large(requested.request, response, requested, None)
+    answer = V2Generate(RULES).encode(requested.request, response, requested, None, in_thread=True)
     assert json.loads(answer) == {
         "id": "7",
         "model_name": "m",
@@ -443,7 +443,7 @@ def test_its_tensors_may_be_in_shared_memory(padding):
         assert [one.place for one in request.outputs] == [spans["z"], spans["y"]]
     # A decoupled model may leave one out: what is placed has no data in the answer.
     response = InferResponse("m", "2", "", [placed("y")])
-    answer = json.loads(codec.encode_large(request, response, message, None))
+    answer = json.loads(codec.encode(request, response, message, None, in_thread=True))
     assert answer["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [1]}]
 
 
@@ -461,8 +461,7 @@ def row(name, values, datatype=FP32):
 def encode(*outputs, rules=RULES, request_id="", parameters=None, on_loop=False):
     response = InferResponse("m", "2", request_id, list(outputs), parameters or {})
     codec, message = V2Generate(rules), decode({})
-    encoded = codec.encode if on_loop else codec.encode_large
-    return encoded(message.request, response, message, None)
+    return codec.encode(message.request, response, message, None, in_thread=not on_loop)
 
 
 def test_an_answer_has_its_members_in_alphabetical_order():

@@ -41,7 +41,7 @@ class TrtisCodec(InferCodec):
         self._trtis = trtis
         self._resolve = trtis.engine.regions.span
 
-    def decode_large(self, message: Any, call: Any) -> InferRequest:
+    def decode_large(self, message: Any, call: Any, *, slowly: bool = False) -> InferRequest:
         """See InferCodec."""
         trtis_message: TrtisMessage = message
         assert trtis_message.header is not None
@@ -56,23 +56,19 @@ class TrtisCodec(InferCodec):
         )
 
     def encode(
-        self, request: InferRequest, response: InferResponse, message: Any, call: Any
+        self,
+        request: InferRequest,
+        response: InferResponse,
+        message: Any,
+        call: Any,
+        *,
+        in_thread: bool = False,
     ) -> Any:
         """See InferCodec."""
         trtis_message: TrtisMessage = message
         form, header = trtis_message.form, trtis_message.header
         assert header is not None
-        answer = form.encode_response(header, request, response)
-        return self.answered(answer, trtis_message, call)
-
-    def encode_large(
-        self, request: InferRequest, response: InferResponse, message: Any, call: Any
-    ) -> Any:
-        """See InferCodec."""
-        trtis_message: TrtisMessage = message
-        form, header = trtis_message.form, trtis_message.header
-        assert header is not None
-        answer = form.encode_response(header, request, response, on_loop=False)
+        answer = form.encode_response(header, request, response, on_loop=not in_thread)
         return self.answered(answer, trtis_message, call)
 
     def answered(self, answer: Answer, message: TrtisMessage, call: Any) -> Any:

@@ -134,15 +134,11 @@ class RestCodec(InferCodec):
         declared = http_answer.headers.partition(b":")[2].partition(b"\r")[0]
         return http_answer.buffers, int(declared)
 
-    def decode_large(self, message: Any, call: Any) -> InferRequest:
+    def decode_large(self, message: Any, call: Any, *, slowly: bool = False) -> InferRequest:
         """See InferCodec."""
         model, version = _names(message)
-        return self._rest.decode_large(model, version, call.body, _json_size(call))
-
-    def decode_slowly(self, message: Any, call: Any) -> InferRequest:
-        """See InferCodec."""
-        model, version = _names(message)
-        return self._rest.decode_slowly(model, version, call.body, _json_size(call))
+        decode = self._rest.decode_slowly if slowly else self._rest.decode_large
+        return decode(model, version, call.body, _json_size(call))
 
     def body_of(self, message: Any, call: Any) -> Any:
         """See InferCodec."""
@@ -157,19 +153,17 @@ class RestCodec(InferCodec):
         return _names(message)
 
     def encode(
-        self, request: InferRequest, response: InferResponse, message: Any, call: Any
+        self,
+        request: InferRequest,
+        response: InferResponse,
+        message: Any,
+        call: Any,
+        *,
+        in_thread: bool = False,
     ) -> HttpAnswer:
         """See InferCodec."""
-        buffers, json_size = self._rest.encode_infer_response(request, response)
-        if json_size is None:
-            return HttpAnswer(200, buffers)
-        return HttpAnswer(200, buffers, _OCTETS, _INFER_HEADER_LINE % json_size)
-
-    def encode_large(
-        self, request: InferRequest, response: InferResponse, message: Any, call: Any
-    ) -> HttpAnswer:
-        """See InferCodec."""
-        buffers, json_size = self._rest.encode_infer_response(request, response, in_thread=True)
+        rest = self._rest
+        buffers, json_size = rest.encode_infer_response(request, response, in_thread=in_thread)
         if json_size is None:
             return HttpAnswer(200, buffers)
         return HttpAnswer(200, buffers, _OCTETS, _INFER_HEADER_LINE % json_size)

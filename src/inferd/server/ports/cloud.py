@@ -70,7 +70,7 @@ def cloud_ports(
         return HttpServer(engine, options, routes=routes)
 
     if config.allow_sagemaker:
-        from inferd.api.cloud.sagemaker import SagemakerRoutes
+        from inferd.api.cloud import SagemakerRoutes
 
         sagemaker = SagemakerRoutes(
             engine,
@@ -84,7 +84,7 @@ def cloud_ports(
         port = config.sagemaker_port
         yield CloudPort("SageMaker", "sagemaker", server(sagemaker), address, port)
     if config.allow_vertex_ai:
-        from inferd.api.cloud.vertex_ai import VertexAiRoutes
+        from inferd.api.cloud import VertexAiRoutes
 
         vertex_ai = VertexAiRoutes(
             engine,

@@ -102,13 +102,15 @@ class V2Generate(InferCodec):
             raise NotFast
         return self._read_exactly(message, on_loop=True)
 
-    def decode_large(self, message: GenerateMessage, call: Any) -> InferRequest:
+    def decode_large(
+        self, message: GenerateMessage, call: Any, *, slowly: bool = False
+    ) -> InferRequest:
         """See InferCodec."""
         body = message.body
         if message.is_v2:
-            decode = self._rest.decode_large
+            decode = self._rest.decode_slowly if slowly else self._rest.decode_large
             return _answered_in_json(message, decode(*message.names, body, message.json_size))
-        if len(body) <= INLINE_EXACT_BYTES:
+        if slowly or len(body) <= INLINE_EXACT_BYTES:
             return self._read_exactly(message)
         with contextlib.suppress(NotFast):
             return self._read_long(message)
@@ -120,14 +122,6 @@ class V2Generate(InferCodec):
             )
             raise InvalidRequest(msg)
         raise NotFast
-
-    def decode_slowly(self, message: GenerateMessage, call: Any) -> InferRequest:
-        """See InferCodec."""
-        if message.is_v2:
-            decode = self._rest.decode_slowly
-            request = decode(*message.names, message.body, message.json_size)
-            return _answered_in_json(message, request)
-        return self._read_exactly(message)
 
     def body_of(self, message: GenerateMessage, call: Any) -> memoryview:
         """See InferCodec."""
@@ -202,32 +196,21 @@ class V2Generate(InferCodec):
         return decode_data(name, datatype, _shape_for(declared, nesting), elements)
 
     def encode(
-        self, request: InferRequest, response: InferResponse, message: GenerateMessage, call: Any
-    ) -> bytes:
-        """See InferCodec."""
-        return self._encoded(request, response, message, on_loop=True)
-
-    def encode_large(
-        self, request: InferRequest, response: InferResponse, message: GenerateMessage, call: Any
-    ) -> bytes:
-        """See InferCodec."""
-        return self._encoded(request, response, message)
-
-    def _encoded(
         self,
         request: InferRequest,
         response: InferResponse,
         message: GenerateMessage,
+        call: Any,
         *,
-        on_loop: bool = False,
+        in_thread: bool = False,
     ) -> bytes:
         """Return `response` as JSON text: outputs and parameters by name, in alphabetical order.
 
         An output of one element is that element, any other a flat array. Raises InvalidRequest
-        when an output cannot be written as JSON; with `on_loop` also NotFast when that is long.
+        when an output cannot be written as JSON; unless `in_thread`, NotFast when that is long.
         """
         if message.is_v2:
-            buffers, _ = self._rest.encode_infer_response(request, response, in_thread=not on_loop)
+            buffers, _ = self._rest.encode_infer_response(request, response, in_thread=in_thread)
             return b"".join(buffers)
         fields: dict[str, bytes] = {
             "model_name": orjson.dumps(response.model),
@@ -238,16 +221,16 @@ class V2Generate(InferCodec):
         for key, value in response.parameters.items():
             fields[key] = orjson.dumps(value)
         for tensor in response.outputs:
-            fields[tensor.name] = self._text(tensor, on_loop=on_loop)
+            fields[tensor.name] = self._text(tensor, in_thread=in_thread)
         # Alphabetical, so that equal answers are equal texts.
         members = (b"%b:%b" % (orjson.dumps(key), fields[key]) for key in sorted(fields))
         return b"{%b}" % b",".join(members)
 
-    def _text(self, tensor: Tensor, *, on_loop: bool) -> bytes:
+    def _text(self, tensor: Tensor, *, in_thread: bool) -> bytes:
         if tensor.datatype in _HALVES and not self._rules.half_floats:
             raise no_halves(tensor)
         count = prod(tensor.shape)
-        if on_loop and is_long(tensor, count):
+        if not in_thread and is_long(tensor, count):
             raise NotFast
         text = encode_data(tensor, self._rules.non_finite)
         return text[1:-1] if count == 1 else text

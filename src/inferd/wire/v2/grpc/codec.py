@@ -172,7 +172,7 @@ class V2Grpc(InferCodec):
         """See InferCodec; `message` is the bytes of a ModelInferRequest."""
         return decode_infer_request(message, on_loop=True, resolve=self._resolve)
 
-    def decode_large(self, message: Any, call: Any) -> InferRequest:
+    def decode_large(self, message: Any, call: Any, *, slowly: bool = False) -> InferRequest:
         """See InferCodec."""
         return decode_infer_request(message, resolve=self._resolve)
 
@@ -185,7 +185,13 @@ class V2Grpc(InferCodec):
         return requested_model(cast("Buffer", message))
 
     def encode(
-        self, request: InferRequest, response: InferResponse, message: Any = None, call: Any = None
+        self,
+        request: InferRequest,
+        response: InferResponse,
+        message: Any = None,
+        call: Any = None,
+        *,
+        in_thread: bool = False,
     ) -> list[Buffer]:
         """Return the ModelInferResponse to `request` as buffers to be sent in order.
 

@@ -1,4 +1,4 @@
-"""The lines of one connection: as text, as JSON, or in the Common Log Format.
+"""AccessLog: a line for each request, as text, as JSON, or in the Common Log Format.
 
 A line is made at once, from texts that are kept as long as they stay the same: those of the
 connection, of the call, of the model. What a client chose is escaped as a JSON string in ASCII, so
@@ -15,7 +15,7 @@ from inferd.compiled import mypyc_attr
 from inferd.core.request import InferRequest
 from inferd.http.access import joined
 from inferd.http.message import HttpAnswer, HttpRequest
-from inferd.http.request_log import ClientLog, Notes
+from inferd.http.request_log import ClientLog, Notes, RequestLog
 from inferd.observe.line_file import LineFile
 
 if TYPE_CHECKING:
@@ -91,21 +91,33 @@ class LineClock:
         self.text = self._second_text + _MILLISECONDS[millisecond % 1000]
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class LineWriter(ClientLog):
-    """Makes the lines of one connection, and adds them to `file`; subclasses know their form.
+class AccessLog(RequestLog):
+    """Writes lines of one `form`, text, json or common, to `file`.
 
-    `keys` has the API keys, if clients need any.
+    `keys` has the API keys, if clients need any: lines give their names.
     """
 
-    def __init__(
-        self, file: LineFile, clock: LineClock, address: str, protocol: str, keys: KeyRing | None
-    ) -> None:
+    def __init__(self, file: LineFile, form: str, keys: KeyRing | None = None) -> None:
         self.file = file
-        self.clock = clock
+        self.keys = keys
+        self.clock = LineClock()
+        self._form = _FORMS[form]
+
+    def client(self, address: str, protocol: str) -> ClientLog:
+        """See RequestLog."""
+        return self._form(self, address, protocol)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class LineWriter(ClientLog):
+    """Makes the lines of one connection, and adds them to the file of `log`, each in its form."""
+
+    def __init__(self, log: AccessLog, address: str, protocol: str) -> None:
+        self.file = log.file
+        self.clock = log.clock
         self.address = address
         self.protocol = protocol
-        self._keys = keys
+        self._keys = log.keys
         self._last: Any = None  # the request or head that the texts are of
         self._method = self._target = b""
         self._key = ""
@@ -188,13 +200,7 @@ class LineWriter(ClientLog):
         raise NotImplementedError
 
     def write(
-        self,
-        http_status: int,
-        status: str,
-        notes: Notes,
-        taken: int,
-        sent: int,
-        began_ns: int,
+        self, http_status: int, status: str, notes: Notes, taken: int, sent: int, began_ns: int
     ) -> None:
         """Add a line; `status` is a number of HTTP or a name of gRPC's."""
         raise NotImplementedError
@@ -226,10 +232,8 @@ def id_text(id: str) -> str:
 class TextLines(LineWriter):
     """Lines for people: fixed fields first, then NAME=VALUE."""
 
-    def __init__(
-        self, file: LineFile, clock: LineClock, address: str, protocol: str, keys: KeyRing | None
-    ) -> None:
-        super().__init__(file, clock, address, protocol, keys)
+    def __init__(self, log: AccessLog, address: str, protocol: str) -> None:
+        super().__init__(log, address, protocol)
         self._before = self._after = ""
         # What most lines have in common with the one before.
         self._status = self._about = self._call = self._sizes = ""
@@ -250,13 +254,7 @@ class TextLines(LineWriter):
         return f" model={_quoted(model)} version={shown} id="
 
     def write(
-        self,
-        http_status: int,
-        status: str,
-        notes: Notes,
-        taken: int,
-        sent: int,
-        began_ns: int,
+        self, http_status: int, status: str, notes: Notes, taken: int, sent: int, began_ns: int
     ) -> None:
         """See LineWriter."""
         clock = self.clock
@@ -286,10 +284,8 @@ class TextLines(LineWriter):
 class JsonLines(LineWriter):
     """One JSON object per line."""
 
-    def __init__(
-        self, file: LineFile, clock: LineClock, address: str, protocol: str, keys: KeyRing | None
-    ) -> None:
-        super().__init__(file, clock, address, protocol, keys)
+    def __init__(self, log: AccessLog, address: str, protocol: str) -> None:
+        super().__init__(log, address, protocol)
         self._before = self._after = ""
         # HTTP's status is a number in JSON, gRPC's a name.
         self._quote = '"' if protocol == "gRPC" else ""  # around the status
@@ -307,13 +303,7 @@ class JsonLines(LineWriter):
         return f'{self._quote},"model":{_quoted(model)},"version":{_quoted(version)},"id":'
 
     def write(
-        self,
-        http_status: int,
-        status: str,
-        notes: Notes,
-        taken: int,
-        sent: int,
-        began_ns: int,
+        self, http_status: int, status: str, notes: Notes, taken: int, sent: int, began_ns: int
     ) -> None:
         """See LineWriter."""
         clock = self.clock
@@ -337,10 +327,8 @@ class JsonLines(LineWriter):
 class CommonLines(LineWriter):
     """Lines in the Common Log Format of web servers, for their tools."""
 
-    def __init__(
-        self, file: LineFile, clock: LineClock, address: str, protocol: str, keys: KeyRing | None
-    ) -> None:
-        super().__init__(file, clock, address, protocol, keys)
+    def __init__(self, log: AccessLog, address: str, protocol: str) -> None:
+        super().__init__(log, address, protocol)
         # The port is not part of the format's host; addresses of IPv6 stand in brackets.
         self._host = address.rpartition(":")[0].strip("[]") or address
         self._version_text = "HTTP/1.1" if protocol == "HTTP/1.1" else "HTTP/2.0"
@@ -354,16 +342,17 @@ class CommonLines(LineWriter):
         self._between = f"] {_quoted(f'{call} {self._version_text}')} "
 
     def write(
-        self,
-        http_status: int,
-        status: str,
-        notes: Notes,
-        taken: int,
-        sent: int,
-        began_ns: int,
+        self, http_status: int, status: str, notes: Notes, taken: int, sent: int, began_ns: int
     ) -> None:
         """See LineWriter."""
         clock = self.clock
         clock.set(began_ns)
         status_text, sent_text = number_text(http_status), number_text(sent)
         self.file.add(f"{self._before}{clock.common}{self._between}{status_text} {sent_text}\n")
+
+
+_FORMS: Final[dict[str, type[LineWriter]]] = {
+    "text": TextLines,
+    "json": JsonLines,
+    "common": CommonLines,
+}

@@ -6,8 +6,9 @@ import time
 import pytest
 from fields import with_fields
 
-from inferd.api.access_log.client import (
+from inferd.api.access_log import (
     MOST_TEXT,
+    AccessLog,
     CommonLines,
     JsonLines,
     LineClock,
@@ -30,7 +31,7 @@ def written(tmp_path):
     def write(kind, *tell, protocol="HTTP/1.1", address="[::1]:5000"):
         file = LineFile(tmp_path / "lines", "the log")
         file.open()
-        lines = kind(file, LineClock(), address, protocol, None)
+        lines = kind(AccessLog(file, "text"), address, protocol)
         for one in tell:
             one(lines)
         file.close(30)

@@ -23,15 +23,9 @@ class NotedCodec(InferCodec):
         note(call, request)
         return request
 
-    def decode_large(self, message: Any, call: Any) -> InferRequest:
+    def decode_large(self, message: Any, call: Any, *, slowly: bool = False) -> InferRequest:
         """See InferCodec."""
-        request = self._codec.decode_large(message, call)
-        note(call, request)
-        return request
-
-    def decode_slowly(self, message: Any, call: Any) -> InferRequest:
-        """See InferCodec."""
-        request = self._codec.decode_slowly(message, call)
+        request = self._codec.decode_large(message, call, slowly=slowly)
         note(call, request)
         return request
 
@@ -48,23 +42,23 @@ class NotedCodec(InferCodec):
         return model, version
 
     def encode(
-        self, request: InferRequest, response: InferResponse, message: Any, call: Any
+        self,
+        request: InferRequest,
+        response: InferResponse,
+        message: Any,
+        call: Any,
+        *,
+        in_thread: bool = False,
     ) -> Any:
         """See InferCodec."""
         notes = notes_of(call)
         if notes is not None:
             notes.version = response.version
-        return self._codec.encode(request, response, message, call)
+        return self._codec.encode(request, response, message, call, in_thread=in_thread)
 
     def encode_stream(self, request: InferRequest, response: InferResponse) -> list[Buffer]:
         """See InferCodec."""
         return self._codec.encode_stream(request, response)
-
-    def encode_large(
-        self, request: InferRequest, response: InferResponse, message: Any, call: Any
-    ) -> Any:
-        """See InferCodec."""
-        return self._codec.encode_large(request, response, message, call)
 
 
 def notes_of(call: Any) -> Notes | None:
