@@ -9,8 +9,8 @@ import grpc
 import msgspec
 import pytest
 
-from inferd.api.apis import V2_ALONE, Apis
 from inferd.api.call import ApiCall, Rest, Rpc, grpc_handlers, rest_routes
+from inferd.api.v2.calls import V2_ALONE, Apis
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidRequest

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
-from inferd.api.apis import V2_ALONE
 from inferd.api.call import V2_SERVICE
 from inferd.api.grpc_methods import grpc_methods
+from inferd.api.v2.calls import V2_ALONE
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.options.restriction import API_GROUPS
 from inferd.config.server import ServerConfig

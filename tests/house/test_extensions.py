@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from inferd.api.apis import Apis
 from inferd.api.grpc_methods import grpc_methods
 from inferd.api.routes import HttpRoutes
 from inferd.api.trtis.mount import TrtisMount
+from inferd.api.v2.calls import Apis
 from inferd.config.options.option import options_of
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import EXTENSIONS, Engine

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from inferd.api.apis import Apis
 from inferd.api.trtis.mount import TrtisMount
+from inferd.api.v2.calls import Apis
 from inferd.config.server import ServerConfig
 from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine

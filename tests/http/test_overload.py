@@ -14,9 +14,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
-from inferd.api.apis import Apis
 from inferd.api.metrics import MetricsRoutes
 from inferd.api.trtis.mount import TrtisMount
+from inferd.api.v2.calls import Apis
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.options.metrics import MetricsSettings
 from inferd.config.server import ServerConfig

@@ -12,8 +12,8 @@ from http2_client import Client
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
-from inferd.api.apis import Apis
 from inferd.api.trtis.mount import TrtisMount
+from inferd.api.v2.calls import Apis
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.server import ServerConfig
 from inferd.core.request import InferResponse

@@ -13,7 +13,7 @@ from http_site import (  # noqa: F401  these are fixtures, and the hook that run
     serving,
 )
 
-from inferd.api.apis import Apis
+from inferd.api.v2.calls import Apis
 from inferd.errors import ModelNotFound
 from inferd.http.access import OPEN
 from inferd.ui.dashboard import Dashboard

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from http2_client import Client
 
-from inferd.api.apis import Apis
+from inferd.api.v2.calls import Apis
 from inferd.config.server import ServerConfig
 from inferd.http.h2.frames import (
     DATA,

@@ -5,7 +5,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_reflection.v1alpha import reflection_pb2 as official
 
 from inferd.errors import InvalidRequest
-from inferd.wire.grpc_reflection import VERSIONS, answer_reflection
+from inferd.wire.grpc_services import VERSIONS, answer_reflection
 
 SERVICES = ["inference.GRPCInferenceService", "grpc.health.v1.Health"]
 

@@ -3,11 +3,16 @@
 import asyncio
 from collections.abc import Iterable
 
-from inferd.api.apis import V2_ALONE, Apis
 from inferd.api.call import V2_SERVICE, grpc_handlers
-from inferd.api.health_service import HEALTH_SERVICE, HealthService, Pause
+from inferd.api.grpc_services import (
+    HEALTH_SERVICE,
+    REFLECTION_SERVICES,
+    HealthService,
+    Pause,
+    reflection_methods,
+)
 from inferd.api.inference import GrpcInference
-from inferd.api.reflection import REFLECTION_SERVICES, reflection_methods
+from inferd.api.v2.calls import V2_ALONE, Apis
 from inferd.api.v2.grpc_stream import stream_handler
 from inferd.engine.engine import Engine
 from inferd.http.access import OPEN, Access

@@ -4,10 +4,10 @@ import logging
 from collections.abc import Awaitable, Coroutine, Iterable
 from typing import TYPE_CHECKING
 
-from inferd.api.apis import V2_ALONE, Apis
 from inferd.api.call import rest_routes
 from inferd.api.coded_bodies import CodedBodies
 from inferd.api.mounted import MountedRoutes
+from inferd.api.v2.calls import V2_ALONE, Apis
 from inferd.api.v2.generate import GenerateRoutes
 from inferd.api.v2.http_infer import RestInference
 from inferd.compiled import mypyc_attr

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     import ssl
 
     from inferd.api.access import KeyRing
-    from inferd.api.apis import Apis
+    from inferd.api.v2.calls import Apis
     from inferd.http.request_log import RequestLog
     from inferd.server.crashes import Crashes
     from inferd.transport.grpc_options import GrpcOptions
@@ -192,7 +192,7 @@ def grpc_options(
 
     `apis` are those to be offered, without them V2. `log` is for lines about requests.
     """
-    from inferd.api.apis import V2_ALONE
+    from inferd.api.v2.calls import V2_ALONE
     from inferd.server.access import grpc_access
     from inferd.transport.grpc_options import GrpcOptions
 
@@ -219,7 +219,7 @@ def http_options(
 
     `apis` are those to be offered, without them V2. `log` is for lines about requests.
     """
-    from inferd.api.apis import V2_ALONE
+    from inferd.api.v2.calls import V2_ALONE
     from inferd.server.access import http_access
     from inferd.transport.http_server import HttpOptions
 

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from inferd.api.access import KeyRing
-    from inferd.api.apis import Apis
     from inferd.api.metrics import MetricsRoutes
+    from inferd.api.v2.calls import Apis
     from inferd.http.request_log import RequestLog
     from inferd.http.router import Route
     from inferd.server.crashes import Crashes
@@ -471,8 +471,8 @@ def _mounted(
     engine: Engine, config: ServerConfig, dashboard: "Dashboard | None", shared: "tuple[Route, ...]"
 ) -> "Apis":
     """Return V2, the APIs beside it that are not turned off, and the routes that are `shared`."""
-    from inferd.api.apis import Apis
     from inferd.api.mount import load_mount, mount_names
+    from inferd.api.v2.calls import Apis
 
     mounts = [
         load_mount(name)(engine, config.id)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 
-from inferd.api.apis import V2_ALONE, Apis
 from inferd.api.grpc_methods import groups_of, grpc_methods
 from inferd.api.header_forward import header_forward
+from inferd.api.v2.calls import V2_ALONE, Apis
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidConfig
 from inferd.http.access import OPEN, Access

@@ -5,10 +5,10 @@ import ssl
 import time
 from collections.abc import Callable
 
-from inferd.api.apis import V2_ALONE, Apis
 from inferd.api.cors import CorsRoutes
 from inferd.api.header_forward import header_forward
 from inferd.api.routes import HttpRoutes
+from inferd.api.v2.calls import V2_ALONE, Apis
 from inferd.compiled import override
 from inferd.engine.engine import Engine
 from inferd.http.access import OPEN, Access

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from inferd.api.v2.logging import log_settings
+from inferd.api.v2.calls import log_settings
 from inferd.api.v2.repository import load, unload
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.engine.engine import Engine

@@ -7,8 +7,8 @@ import pytest
 from google.protobuf import text_format
 
 from inferd.api.access import KeyRing
-from inferd.api.apis import Apis
 from inferd.api.trtis.mount import TrtisMount
+from inferd.api.v2.calls import Apis
 from inferd.errors import Overloaded, Unavailable
 from inferd.http.access import Access
 from inferd.http.overload import TAKEN_BYTES

@@ -6,11 +6,13 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 
 from inferd.api.call import V2_SERVICE, grpc_handlers
-from inferd.api.v2.logging import CALLS
+from inferd.api.v2.calls import CALLS
 from inferd.config.options.log import LogSettings
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidRequest, Unsupported
 from inferd.observe.log import Log, close_log
+
+SECTION = [call for call in CALLS if call.section == "logging"]
 
 DEFAULTS = {
     "log_file": "",
@@ -86,7 +88,7 @@ def called(log, **settings):
     request = pb.LogSettingsRequest()
     for name, (kind, value) in settings.items():
         setattr(request.settings[name], kind, value)
-    method = grpc_handlers(CALLS, Engine(log=log), {})[f"/{V2_SERVICE}/LogSettings"]
+    method = grpc_handlers(SECTION, Engine(log=log), {})[f"/{V2_SERVICE}/LogSettings"]
     answer = asyncio.run(method.handler(request.SerializeToString(), None))
     return pb.LogSettingsResponse.FromString(b"".join(answer)).settings
 

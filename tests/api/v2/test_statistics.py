@@ -6,8 +6,10 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 
 from inferd.api.call import V2_SERVICE, grpc_handlers
-from inferd.api.v2.statistics import CALLS
+from inferd.api.v2.calls import CALLS
 from inferd.errors import InvalidRequest
+
+SECTION = [call for call in CALLS if call.section == "statistics"]
 
 
 def get(path):
@@ -59,7 +61,7 @@ def ask(models):
     engine, _ = models()
 
     def call(request):
-        method = grpc_handlers(CALLS, engine, {})[f"/{V2_SERVICE}/ModelStatistics"]
+        method = grpc_handlers(SECTION, engine, {})[f"/{V2_SERVICE}/ModelStatistics"]
         answer = asyncio.run(method.handler(request.SerializeToString(), None))
         return pb.ModelStatisticsResponse.FromString(b"".join(answer)).model_stats
 

@@ -6,10 +6,12 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 
 from inferd.api.call import V2_SERVICE, grpc_handlers
-from inferd.api.v2.trace import CALLS
+from inferd.api.v2.calls import CALLS
 from inferd.core.metadata import ModelState
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidRequest, Unsupported
+
+SECTION = [call for call in CALLS if call.section == "trace"]
 
 OFF = {
     "trace_level": ["OFF"],
@@ -96,7 +98,7 @@ def called(engine, model="", **settings):
     request = pb.TraceSettingRequest(model_name=model)
     for name, values in settings.items():
         request.settings[name].value.extend(values)
-    method = grpc_handlers(CALLS, engine, {})[f"/{V2_SERVICE}/TraceSetting"]
+    method = grpc_handlers(SECTION, engine, {})[f"/{V2_SERVICE}/TraceSetting"]
     answer = asyncio.run(method.handler(request.SerializeToString(), None))
     told = pb.TraceSettingResponse.FromString(b"".join(answer)).settings
     return {name: list(value.value) for name, value in told.items()}

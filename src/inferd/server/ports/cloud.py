@@ -10,7 +10,7 @@ from inferd.server.options import http_options
 
 if TYPE_CHECKING:
     from inferd.api.access import KeyRing
-    from inferd.api.apis import Apis
+    from inferd.api.v2.calls import Apis
     from inferd.http.request_log import RequestLog
     from inferd.http.routes import Routes
     from inferd.transport.http_server import HttpServer

@@ -1,22 +1,25 @@
-"""The service grpc.health.v1.Health: a service is serving while the engine is ready."""
+"""The services of gRPC itself: health checking, and server reflection in each of its versions."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidRequest, ServiceNotFound, Unavailable
-from inferd.http.grpc.handler import Call, Method, Stream, Unary
+from inferd.http.grpc.handler import Call, Method, Stream, StreamHandler, Unary
 from inferd.memory.buffer import Buffer
-from inferd.wire import grpc_health as wire
-from inferd.wire.grpc_health import Serving
+from inferd.wire import grpc_services as wire
+from inferd.wire.grpc_services import Serving
 
 HEALTH_SERVICE = "grpc.health.v1.Health"
+
+_REFLECTION = {f"grpc.reflection.{version}.ServerReflection": version for version in wire.VERSIONS}
+REFLECTION_SERVICES = tuple(_REFLECTION)
 
 Pause = Callable[[], Awaitable[bool]]
 """Waits until readiness may have changed; returns whether the server goes on."""
 
 
 class HealthService:
-    """The handlers of the service.
+    """The handlers of grpc.health.v1.Health: a service is serving while the engine is ready.
 
     `services` are the names it knows, "" for the server as a whole among them.
     """
@@ -82,3 +85,19 @@ async def _only_message(messages: AsyncIterator[bytes]) -> bytes:
         return data
     msg = "the call ended without a message, expected one"
     raise InvalidRequest(msg)
+
+
+def reflection_methods(services: Sequence[str]) -> dict[str, Method]:
+    """Return the methods by path; they list `services`."""
+    return {
+        f"/{service}/ServerReflectionInfo": Stream(_reflect(version, services))
+        for service, version in _REFLECTION.items()
+    }
+
+
+def _reflect(version: str, services: Sequence[str]) -> StreamHandler:
+    async def reflect(messages: AsyncIterator[bytes], _call: Call) -> AsyncIterator[list[Buffer]]:
+        async for data in messages:
+            yield [wire.answer_reflection(version, data, services)]
+
+    return reflect

@@ -7,7 +7,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from inferd.api.call import V2_SERVICE
-from inferd.api.health_service import HEALTH_SERVICE, HealthService
+from inferd.api.grpc_services import HEALTH_SERVICE, HealthService
 from inferd.engine.engine import Engine
 from inferd.engine.loading.load import LoadOptions
 from inferd.errors import InvalidRequest, ServiceNotFound, Unavailable

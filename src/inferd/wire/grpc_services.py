@@ -1,17 +1,51 @@
-"""Server reflection (grpc.reflection.v1 and v1alpha): answers questions about our services."""
+"""The server's side of gRPC's own services: grpc.health.v1, grpc.reflection.v1 and v1alpha."""
 
-from collections.abc import Iterable
+import enum
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from google.protobuf.descriptor import FileDescriptor
 
-from inferd.wire.proto import message_class, parse, pool, serialized
+from inferd.wire.proto import encode, message_class, parse, pool, serialized
 
 VERSIONS = ("v1", "v1alpha")
-"""The two packages of the protocol; their messages have the same layout."""
+"""The two packages of server reflection; their messages have the same layout."""
 
 _NOT_FOUND = 5
 _UNIMPLEMENTED = 12
+
+
+class Serving(enum.Enum):
+    """HealthCheckResponse.ServingStatus."""
+
+    SERVING = 1
+    NOT_SERVING = 2
+    SERVICE_UNKNOWN = 3
+
+
+def decode_check_request(data: bytes) -> str:
+    """Return the service that a HealthCheckRequest asks about, "" for the server as a whole.
+
+    Raises InvalidRequest.
+    """
+    service: str = parse("grpc.health.v1.HealthCheckRequest", data).service
+    return service
+
+
+def decode_list_request(data: bytes) -> None:
+    """Check a HealthListRequest, which has no fields. Raises InvalidRequest."""
+    parse("grpc.health.v1.HealthListRequest", data)
+
+
+def encode_check_response(status: Serving) -> bytes:
+    """Return a HealthCheckResponse."""
+    return encode("grpc.health.v1.HealthCheckResponse", status=status.value)
+
+
+def encode_list_response(statuses: Mapping[str, Serving]) -> bytes:
+    """Return a HealthListResponse with the status of each service by name."""
+    rows = {service: {"status": status.value} for service, status in statuses.items()}
+    return encode("grpc.health.v1.HealthListResponse", statuses=rows)
 
 
 def answer_reflection(version: str, data: bytes, services: Iterable[str]) -> bytes:
