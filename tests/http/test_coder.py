@@ -11,8 +11,7 @@ from inferd.aio import offload as offload_module
 from inferd.aio.inline import INLINE_CODED_BYTES, INLINE_INFLATED_BYTES
 from inferd.aio.offload import Offload
 from inferd.errors import Unavailable
-from inferd.http.coder import Coder
-from inferd.http.coding import BadCoding, InflatesTooFar
+from inferd.http.coding import BadCoding, Coder, InflatesTooFar
 
 SMALL = b"some bytes, some bytes, some bytes"
 LARGE = bytes(range(256)) * 4000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferd.http.content_coding import choose_coding
+from inferd.http.coding import choose_coding
 
 
 @pytest.mark.parametrize(

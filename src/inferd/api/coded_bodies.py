@@ -4,8 +4,7 @@ from copy import copy
 from typing import Any
 
 from inferd.errors import InvalidRequest
-from inferd.http.coder import Coder
-from inferd.http.coding import WINDOW_BITS, BadCoding, InflatesTooFar, coding_named
+from inferd.http.coding import WINDOW_BITS, BadCoding, Coder, InflatesTooFar, coding_named
 from inferd.http.message import HttpAnswer, HttpRequest
 from inferd.http.router import HttpCall, Route
 from inferd.memory.capacity import Capacity

@@ -14,20 +14,18 @@ import orjson
 
 from inferd.compiled import mypyc_attr
 from inferd.config.options.payload_log import PayloadPolicy
-from inferd.core.request import InferRequest, InferResponse, Span, WantedOutput
+from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import InferdError
 from inferd.http.message import HttpRequest
 from inferd.memory.buffer import Buffer
 from inferd.observe.payloads.event import REQUEST, RESPONSE, PayloadEvent
 from inferd.observe.payloads.log import PayloadLog
-from inferd.tensor.dtype import DataType
-from inferd.tensor.tensor import Tensor
 from inferd.wire.infer_codec import InferCodec
+from inferd.wire.shared_memory import placed_bytes
 from inferd.wire.v2.rest.client import encode_infer_request
 
 _EVENT_ID = "ce-id"
 _LONGEST_ID = 200
-_LENGTH_BYTES = 4
 
 
 class PayloadSample:
@@ -198,7 +196,10 @@ def response_parts(
     outputs = []
     for tensor in response.outputs:
         place = places.get(tensor.name)
-        view = tensor.view() if place is None else placed(tensor, place)
+        if place is None:
+            view = tensor.view()
+        else:
+            view = place.view[: placed_bytes(tensor.datatype, tensor.shape, place.view)]
         blobs.append(view)
         outputs.append(
             {
@@ -217,21 +218,6 @@ def response_parts(
         document["parameters"] = response.parameters
     head = orjson.dumps(document)
     return [head, *blobs], len(head)
-
-
-def placed(tensor: Tensor, place: Span) -> memoryview:
-    """Return the bytes of an output that was put into shared memory."""
-    count = 1
-    for dim in tensor.shape:
-        count *= dim
-    view = place.view
-    if tensor.datatype is not DataType.BYTES:
-        return view[: count * tensor.datatype.size_bytes]
-    end = 0
-    for _ in range(count):
-        # BYTES have no other way to tell their end than to walk along the lengths.
-        end += _LENGTH_BYTES + int.from_bytes(view[end : end + _LENGTH_BYTES], "little")
-    return view[:end]
 
 
 def _id_of(call: Any) -> str:

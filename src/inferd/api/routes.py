@@ -14,7 +14,7 @@ from inferd.compiled import mypyc_attr
 from inferd.engine.engine import Engine
 from inferd.errors import InferdError
 from inferd.http.access import OPEN, Access
-from inferd.http.coder import Coder
+from inferd.http.coding import Coder
 from inferd.http.failure import FailureLog, forget_frames
 from inferd.http.head_template import Variations
 from inferd.http.header_forward import HeaderForward

@@ -1,14 +1,15 @@
-"""gzip and deflate for whole bodies and messages, both ways, in bounded memory.
+"""gzip and deflate for whole bodies and messages, both ways, in bounded memory; and their choice.
 
 "deflate" is the zlib format, as in RFC 9110, section 8.4.1.2, and gRPC's Message-Encoding.
 """
 
 import zlib
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from inferd.aio.inline import INLINE_CODED_BYTES, INLINE_INFLATED_BYTES, NotFast
+from inferd.aio.offload import Offload, Work
 from inferd.memory.buffer import Buffer
 
 WINDOW_BITS = MappingProxyType({b"gzip": 31, b"deflate": 15})
@@ -101,3 +102,62 @@ def deflate(buffers: Iterable[Buffer], coding: bytes, level: int = _DEFAULT_LEVE
     """Return `buffers` joined and compressed as `coding`, `level` 1 to 9."""
     encoder = zlib.compressobj(level, wbits=WINDOW_BITS[coding])
     return b"".join([*map(encoder.compress, buffers), encoder.flush()])
+
+
+class Coder:
+    """Inflates and deflates: short data at once, the rest in threads of `offload`.
+
+    Nothing is inflated to more than `max_bytes`.
+    """
+
+    def __init__(self, max_bytes: int, offload: Offload) -> None:
+        self._max_bytes = max_bytes
+        self._offload = offload
+
+    async def inflate(self, data: Buffer, name: bytes) -> memoryview:
+        """Return `data` decoded from the content coding `name`.
+
+        Raises as `inflate` does, and Overloaded if too many calls wait.
+        """
+        try:
+            return inflate(data, name, self._max_bytes, on_loop=True)
+        except NotFast:
+            pass  # nothing may be awaited while an exception is handled
+        return await self._offload.run(Work.INFLATE, inflate, data, name, self._max_bytes)
+
+    async def deflate(self, buffers: Sequence[Buffer], name: bytes, level: int = -1) -> bytes:
+        """Return `buffers` joined and compressed. Raises Overloaded if too many calls wait."""
+        if sum(map(len, buffers)) <= INLINE_CODED_BYTES:
+            return deflate(buffers, name, level)
+        return await self._offload.run(Work.DEFLATE, deflate, buffers, name, level)
+
+
+MIN_BYTES = 1024
+"""Answers below this size are not compressed: identity is always allowed."""
+
+
+def choose_coding(accept: bytes) -> bytes:
+    """Return the coding that an Accept-Encoding prefers: b"gzip", b"deflate" or b"identity".
+
+    The highest weight wins, the first listed on ties; `*` and unknown codings do not count.
+    """
+    best, best_weight = b"identity", 0.0
+    for item in accept.split(b","):
+        name, _, rest = item.partition(b";")
+        name = coding_named(name)
+        weight = _weight(rest)
+        # A weight of 0 means "not acceptable" (RFC 9110, section 12.4.2), so it never wins.
+        if (name in WINDOW_BITS or name == b"identity") and weight > best_weight:
+            best, best_weight = name, weight
+    return best
+
+
+def _weight(parameter: bytes) -> float:
+    name, _, value = parameter.partition(b"=")
+    # Parameters other than the weight have no meaning here.
+    if name.strip().lower() != b"q":
+        return 1.0
+    try:
+        return float(value)
+    except ValueError:
+        return 0.0

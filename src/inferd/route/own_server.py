@@ -10,7 +10,7 @@ import msgspec
 
 from inferd.aio.offload import Offload
 from inferd.config.server import ServerConfig
-from inferd.http.coder import Coder
+from inferd.http.coding import Coder
 from inferd.http.failure import FailureLog
 from inferd.http.grpc.endpoint import GrpcEndpoint
 from inferd.http.grpc.handler import Method

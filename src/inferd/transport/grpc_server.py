@@ -9,7 +9,7 @@ import functools
 import logging
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from time import monotonic, time_ns
+from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 import grpc
@@ -19,11 +19,12 @@ from inferd.engine.engine import Engine
 from inferd.errors import Overloaded
 from inferd.http.access import Guard, joined
 from inferd.http.failure import FailureLog
+from inferd.http.grpc.call_log import CallLog
 from inferd.http.grpc.handler import Call, Metadata, Method, StreamHandler, Unary, refusal_of
-from inferd.http.grpc.messages import CANCELLED, OK, SMALL_BYTES
+from inferd.http.grpc.messages import CANCELLED, SMALL_BYTES
 from inferd.http.grpc.status import RETRY_PUSHBACK, status_of
 from inferd.http.h2.request import RequestHead
-from inferd.http.request_log import ClientLog, Notes, RequestLog
+from inferd.http.request_log import Notes, RequestLog
 from inferd.memory.capacity import Capacity
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context, port_methods
 
@@ -114,36 +115,18 @@ class GrpcServer:
 class AioCall:
     """A Call carried by grpc.aio."""
 
-    __slots__ = (
-        "_began_ns",
-        "_buffered_bytes",
-        "_capacity",
-        "_client",
-        "_context",
-        "_head",
-        "_line_count",
-        "_status",
-        "_trailing",
-        "initial",
-        "notes",
-        "sent_bytes",
-        "taken_bytes",
-    )
-
     def __init__(
         self, context: Any, capacity: Capacity, path: str = "", log: RequestLog | None = None
     ) -> None:
+        self.log: CallLog | None = None
         self.notes: Notes | None = None
-        self.taken_bytes = self.sent_bytes = self._line_count = 0
         if log is not None:
-            self.notes = Notes()
-            self._began_ns = time_ns()
             found = context.invocation_metadata() or ()
             fields: list[Field] = [(key.encode(), _as_bytes(value)) for key, value in found]
-            self._head = RequestHead(b"POST", path.encode(), fields, 0)
             # The peer is "ipv4:1.2.3.4:5", "ipv6:[::1]:5" or "unix:".
-            address = str(context.peer()).partition(":")[2] or "unix"
-            self._client: ClientLog = log.client(address, "gRPC")
+            client = log.client(str(context.peer()).partition(":")[2] or "unix", "gRPC")
+            self.log = CallLog(client, RequestHead(b"POST", path.encode(), fields, 0))
+            self.notes = self.log.notes
         self._capacity = capacity
         self._context = context
         self._buffered_bytes = 0
@@ -188,17 +171,13 @@ class AioCall:
     def end(self) -> None:
         """Release all that is held, and log the call."""
         self.release(self._buffered_bytes)
-        status = self._status[0]
-        # A stream has a line for each request, and one of its own only if it failed or had none.
-        if self.notes is not None and (status != OK or not self._line_count):
-            self._client.called(
-                self._head, self.notes, status, self.taken_bytes, self.sent_bytes, self._began_ns
-            )
+        if self.log is not None:
+            self.log.note(self._status[0])
 
     def note_request(self, notes: Notes, status: int, taken: int, sent: int, began_ns: int) -> None:
         """See Call."""
-        self._line_count += 1
-        self._client.called(self._head, notes, status, taken, sent, began_ns)
+        if self.log is not None:
+            self.log.note_request(notes, status, taken, sent, began_ns)
 
     def note_cancelled(self) -> None:
         """Note that the client has given up the call."""
@@ -300,14 +279,16 @@ def _adapted_unary(
 ) -> Callable[[bytes, Any], Any]:
     async def run(data: bytes, context: Any) -> Any:
         call = begin(context, path=path)
-        call.taken_bytes = len(data)
+        if call.log is not None:
+            call.log.taken = len(data)
         try:
             if method.is_refusable or len(data) > SMALL_BYTES:  # health checks are never refused
                 call.hold(len(data))
             begun = method.handler(data, call)
             # A handler that need not wait returns the buffers themselves: no coroutine.
             answer = b"".join(begun if isinstance(begun, list) else await begun)
-            call.sent_bytes = len(answer)
+            if call.log is not None:
+                call.log.sent = len(answer)
             if call.initial:
                 await context.send_initial_metadata(tuple(call.initial))
             return answer

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from inferd.compiled import override
 from inferd.engine.engine import Engine
-from inferd.http.coder import Coder
+from inferd.http.coding import Coder
 from inferd.http.failure import FailureLog
 from inferd.http.grpc.endpoint import GrpcEndpoint
 from inferd.http.grpc.handler import Method

@@ -19,8 +19,7 @@ from inferd.api.routes import not_found, refusal, wrong_method
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidRequest, TooLarge, Unauthenticated
 from inferd.http.access import NO_GROUP, Access
-from inferd.http.coding import coding_named
-from inferd.http.content_coding import choose_coding
+from inferd.http.coding import choose_coding, coding_named
 from inferd.http.message import HttpAnswer, HttpRequest
 from inferd.http.router import Route, Target, path_of
 from inferd.ui.acts import decode_act, do

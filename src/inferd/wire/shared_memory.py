@@ -86,19 +86,27 @@ def places_of(request: InferRequest) -> dict[str, memoryview]:
     return {one.name: one.place.view for one in request.outputs if one.place is not None}
 
 
+def placed_bytes(datatype: DataType, shape: tuple[int, ...], place: memoryview) -> int:
+    """Return how many bytes of `place` an output takes; more than there are, if it is malformed."""
+    count = prod(shape)
+    if datatype is not DataType.BYTES:
+        return count * datatype.size_bytes
+    size = 0
+    # BYTES have no other way to tell their end than to walk along the lengths.
+    for _ in range(count):
+        size += 4 + int.from_bytes(place[size : size + 4], "little")
+        # Lengths come from memory that another process writes, so each is checked before the next
+        # is read.
+        if size > len(place):
+            break
+    return size
+
+
 def placed_output(
     name: str, datatype: DataType, shape: tuple[int, ...], place: memoryview
 ) -> Tensor:
     """Return the output that a server has written to `place`. Raises InvalidRequest."""
-    count = prod(shape)
-    size = count * datatype.size_bytes
-    if datatype is DataType.BYTES:
-        for _ in range(count):
-            size += 4 + int.from_bytes(place[size : size + 4], "little")
-            # Lengths come from memory that another process writes, so each is checked before the
-            # next is read.
-            if size > len(place):
-                break
+    size = placed_bytes(datatype, shape, place)
     if not 0 <= size <= len(place) or min(shape, default=0) < 0:
         msg = (
             f"output '{name}' is {datatype.value} {list(shape)}, which is more than the "

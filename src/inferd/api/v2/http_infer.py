@@ -10,8 +10,7 @@ from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
 from inferd.errors import InvalidRequest
-from inferd.http.coder import Coder
-from inferd.http.content_coding import MIN_BYTES, choose_coding
+from inferd.http.coding import MIN_BYTES, Coder, choose_coding
 from inferd.http.message import HttpAnswer, HttpRequest
 from inferd.memory.buffer import Buffer
 from inferd.wire.infer_codec import InferCodec

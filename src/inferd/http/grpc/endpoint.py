@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from inferd.http.coder import Coder
+from inferd.http.coding import Coder
 from inferd.http.endpoint import Endpoint
 from inferd.http.failure import FailureLog
 from inferd.http.grpc.exchange import StreamExchange

@@ -99,10 +99,6 @@ class LoggedRoutes(Routes):
         """See Routes.check_access."""
         self._routes.check_access(target, headers)
 
-    def is_refusable(self, target: bytes) -> bool:
-        """See Routes.is_refusable."""
-        return self._routes.is_refusable(target)
-
     def is_timed(self) -> bool:
         """See Routes.is_timed."""
         return self._routes.is_timed()

@@ -205,8 +205,7 @@ class H2Connection:
         # Section 3.4: SETTINGS are the first frame, and not an acknowledgement.
         if self._gate == -1:
             if kind != SETTINGS or flags & ACK:
-                msg = "the first frame must be SETTINGS"
-                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the first frame must be SETTINGS")
             self._gate = 0
         elif self._gate and (kind != CONTINUATION or stream_id != self._gate):
             msg = "a header block is interrupted by another frame"
@@ -258,8 +257,7 @@ class H2Connection:
 
     def _continuation(self, flags: int, stream_id: int, payload: bytes) -> None:
         if not self._gate:
-            msg = "CONTINUATION without a header block"
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "CONTINUATION without a header block")
         self._blocks.go_on(payload)
         if flags & END_HEADERS:
             self._gate = 0
@@ -376,8 +374,7 @@ class H2Connection:
         """Check and ignore (section 6.3; priorities are deprecated, section 5.3.2)."""
         self._budget.note_empty(self.sender.last_stream_id)
         if not stream_id:
-            msg = "PRIORITY on stream 0"
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "PRIORITY on stream 0")
         is_wrong_size = len(payload) != 5
         if is_wrong_size or int.from_bytes(payload[:4], "big") & STREAM_MASK == stream_id:
             code = ErrorCode.FRAME_SIZE_ERROR if is_wrong_size else ErrorCode.PROTOCOL_ERROR
@@ -393,8 +390,7 @@ class H2Connection:
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
         sender = self.sender
         if sender.is_idle(stream_id):
-            msg = "RST_STREAM on a stream that is idle"
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "RST_STREAM on a stream that is idle")
         # Before looking whether the stream is there: a reset that does nothing is useless work,
         # too.
         self._budget.note_empty(sender.last_stream_id)
@@ -408,8 +404,7 @@ class H2Connection:
     def _settings(self, flags: int, stream_id: int, payload: bytes) -> None:
         """Handle SETTINGS (section 6.5)."""
         if stream_id:
-            msg = "SETTINGS on a stream"
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "SETTINGS on a stream")
         self._budget.note_empty(self.sender.last_stream_id)
         if flags & ACK:
             if payload:
@@ -437,8 +432,7 @@ class H2Connection:
     def _ping(self, flags: int, stream_id: int, payload: bytes) -> None:
         """Handle PING (section 6.7)."""
         if stream_id:
-            msg = "PING on a stream"
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "PING on a stream")
         if len(payload) != 8:
             msg = f"PING has {len(payload)} bytes, expected 8"
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
@@ -453,8 +447,7 @@ class H2Connection:
     def _goaway(self, _flags: int, stream_id: int, payload: bytes) -> None:
         """Handle GOAWAY (section 6.8); running requests still get their answers."""
         if stream_id:
-            msg = "GOAWAY on a stream"
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "GOAWAY on a stream")
         if len(payload) < 8:
             msg = f"GOAWAY has {len(payload)} bytes, expected at least 8"
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)

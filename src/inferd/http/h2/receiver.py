@@ -249,11 +249,9 @@ class H2Receiver:
         if stream_id in sender.resets:
             self._budget.note_empty(sender.last_stream_id)
         elif sender.is_idle(stream_id):
-            msg = f"{frame} on a stream that is idle"
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"{frame} on a stream that is idle")
         elif not (sender.is_going_away and stream_id > sender.last_stream_id):
-            msg = f"{frame} on a stream that is closed"
-            raise ConnectionFault(ErrorCode.STREAM_CLOSED, msg)
+            raise ConnectionFault(ErrorCode.STREAM_CLOSED, f"{frame} on a stream that is closed")
 
     def end_faulty(self, fault: StreamFault) -> None:
         """Reset a faulty stream, and count it: it costs us as much as a reset by the peer."""

@@ -25,7 +25,7 @@ from inferd.tensor.classification import Labels, is_classifiable
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import check_strings
 from inferd.tensor.tensor import Tensor, dims_text
-from inferd.wire.shared_memory import read_input, take_spans
+from inferd.wire.shared_memory import placed_bytes, read_input, take_spans
 from inferd.wire.template import Template
 from inferd.wire.trtis.answer import Answer, Piece, head_piece, joined, raw_piece
 from inferd.wire.trtis.classes import classes_piece
@@ -499,17 +499,10 @@ class Form:
 
 def _placed_size(request: InferRequest, tensor: Tensor) -> int:
     """Return the size of an output that was put in shared memory; its tensor has lost the data."""
-    count = prod(tensor.shape)
-    if tensor.datatype is not DataType.BYTES:
-        return count * tensor.datatype.size_bytes
     place = next(one.place for one in request.outputs if one.name == tensor.name)
     assert place is not None
-    end = 0
-    for _ in range(count):
-        end += 4 + int.from_bytes(place.view[end : end + 4], "little")
-        if end > len(place.view):  # the client has written there meanwhile
-            return len(place.view)
-    return end
+    size = placed_bytes(tensor.datatype, tensor.shape, place.view)
+    return min(size, len(place.view))  # the client may have written there meanwhile
 
 
 def _quoted(names: Mapping[str, _Rule]) -> str:

@@ -21,13 +21,6 @@ from inferd.wire.proto import encode, parse
 from inferd.wire.v2.settings import read_object, shown, wrong_value
 
 
-class TraceRequest(NamedTuple):
-    """A change, and the model it is for; "" means all models without settings of their own."""
-
-    model: str
-    change: TraceChange
-
-
 def decode_trace_request(body: memoryview) -> TraceChange:
     """Return the change that a POST to .../trace/setting asks for; unknown names are ignored.
 
@@ -61,16 +54,17 @@ def encode_trace_settings(settings: TraceSettings) -> bytes:
     return orjson.dumps(members | _collector_as_json(settings.collector))
 
 
-def decode_trace_message(data: bytes) -> TraceRequest:
-    """Return the change that a TraceSettingRequest asks for; a setting without values is cleared.
+def decode_trace_message(data: bytes) -> tuple[str, TraceChange]:
+    """Return the change that a TraceSettingRequest asks for, behind the model that it is for.
 
-    Raises InvalidRequest.
+    "" means all models without settings of their own. A setting without values is cleared. Raises
+    InvalidRequest.
     """
     message = parse("inference.TraceSettingRequest", data)
     given = {
         name: list(message.settings[name].value) for name in _SETTINGS if name in message.settings
     }
-    return TraceRequest(message.model_name, _change(given))
+    return message.model_name, _change(given)
 
 
 def encode_trace_message(settings: TraceSettings) -> bytes:

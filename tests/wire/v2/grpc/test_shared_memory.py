@@ -39,14 +39,12 @@ def test_an_answer_that_says_nothing_is_empty():
     assert wire.encode_done("SystemSharedMemoryRegister") == b""
 
 
-def test_statuses_are_read_and_written():
+def test_statuses_are_written():
     system = [SystemRegionStatus("r", "/k", 1, 2), SystemRegionStatus("s", "/k", 3, 4)]
     encoded = wire.encode_status("System", system)
     regions = pb.SystemSharedMemoryStatusResponse.FromString(encoded).regions
     found = regions["s"]
     assert (found.name, found.key, found.offset, found.byte_size) == ("s", "/k", 3, 4)
-    assert sorted(wire.decode_status("System", encoded), key=lambda one: one.name) == system
     cuda = [CudaRegionStatus("g", 1, 2)]
     encoded = wire.encode_status("Cuda", cuda)
     assert pb.CudaSharedMemoryStatusResponse.FromString(encoded).regions["g"].device_id == 1
-    assert wire.decode_status("Cuda", encoded) == cuda

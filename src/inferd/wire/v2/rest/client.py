@@ -73,23 +73,7 @@ def _output_entry(wanted: WantedOutput, *, binary: bool) -> dict[str, object]:
     return {"name": wanted.name, "parameters": parameters}
 
 
-class _OutputDocument(msgspec.Struct):
-    name: str
-    shape: Shape
-    datatype: str
-    parameters: JsonObject | None = None
-    data: Any = msgspec.UNSET
-
-
-class _ResponseDocument(msgspec.Struct):
-    model_name: str
-    outputs: list[_OutputDocument]
-    model_version: str | None = None
-    id: str | None = None
-    parameters: JsonObject | None = None
-
-
-class _FastOutput(msgspec.Struct, gc=False):
+class _Output(msgspec.Struct, gc=False):
     name: str
     shape: Shape
     datatype: str
@@ -97,15 +81,23 @@ class _FastOutput(msgspec.Struct, gc=False):
     data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-class _FastDocument(msgspec.Struct, gc=False):
+class _Document(msgspec.Struct, gc=False):
     model_name: str
-    outputs: list[_FastOutput]
+    outputs: list[_Output]
     model_version: str | None = None
     id: str | None = None
     parameters: JsonObject | None = None
 
 
-_decode_fast = msgspec.json.Decoder(_FastDocument).decode
+class _ExactOutput(_Output, gc=False):
+    data: Any = msgspec.UNSET
+
+
+class _ExactDocument(_Document, gc=False):
+    outputs: list[_ExactOutput]  # type: ignore[assignment]  # narrower, and never written to
+
+
+_decode_fast = msgspec.json.Decoder(_Document).decode
 
 
 def decode_infer_response(
@@ -118,7 +110,6 @@ def decode_infer_response(
     Raises InvalidRequest when it is malformed.
     """
     text = body[:json_size]
-    document: _FastDocument | _ResponseDocument
     try:
         document = _decode_fast(text)
         outputs = _outputs(document, body, json_size, places)
@@ -126,7 +117,7 @@ def decode_infer_response(
     except (NotFast, msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         values = json_document.loads_exact(text)
         try:
-            document = msgspec.convert(values, _ResponseDocument)
+            document = msgspec.convert(values, _ExactDocument)
         except msgspec.ValidationError as error:
             msg = f"not an inference response: {error}"
             raise InvalidRequest(msg) from None
@@ -142,7 +133,7 @@ def decode_infer_response(
 
 
 def _outputs(
-    document: _FastDocument | _ResponseDocument,
+    document: _Document,
     body: memoryview,
     json_size: int,
     places: Mapping[str, memoryview] | None,
