@@ -10,8 +10,7 @@ import pytest
 
 from inferd.aio.round_number import RoundNumber
 from inferd.errors import InvalidRequest, RegionFailed, Unavailable
-from inferd.shm.guard import guard
-from inferd.shm.mapping import check_key
+from inferd.shm.mapping import check_key, guard
 from inferd.shm.system import MAX_REMEMBERED, SystemRegion
 
 PAGE = mmap.PAGESIZE

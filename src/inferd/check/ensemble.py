@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from inferd.check.model import ModelCheck
 from inferd.config.model import EnsembleStep, ModelConfig
-from inferd.engine.loading.dependents import Dependents, needs_of
-from inferd.engine.loading.ensemble import VERSION_0
+from inferd.engine.loading.ensemble import VERSION_0, Dependents, needs_of
 from inferd.engine.loading.homes import check_ensemble
 from inferd.errors import LoadFailed
 from inferd.repository.labels import read_labels

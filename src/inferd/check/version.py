@@ -19,8 +19,8 @@ from inferd.engine.loading.homes import home_of
 from inferd.engine.loading.joining import joining_of
 from inferd.engine.loading.load import check_timeout, counts_of, may_run_inline
 from inferd.engine.loading.lookup import finder_of, offline_backend
+from inferd.engine.loading.opening import samples_of
 from inferd.engine.loading.scheduling import as_executed, queue_policy
-from inferd.engine.loading.warmup import samples_of
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.repository.labels import read_labels
 from inferd.repository.layout import files_of, placements

@@ -16,7 +16,7 @@ from inferd.errors import (
     Unsupported,
 )
 from inferd.shm.cuda import CudaDriver, CudaRegion, cuda_driver
-from inferd.shm.guard import IS_SUPPORTED
+from inferd.shm.mapping import IS_SUPPORTED
 from inferd.shm.system import SystemRegion
 
 MAX_REGIONS = 1024

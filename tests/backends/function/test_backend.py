@@ -5,8 +5,12 @@ import numpy as np
 import pytest
 
 import inferd
-from inferd.backends.function.coroutine import AsyncFunctionInstance, AsyncStreamInstance
-from inferd.backends.function.instance import FunctionInstance, StreamInstance
+from inferd.backends.function.instance import (
+    AsyncFunctionInstance,
+    AsyncStreamInstance,
+    FunctionInstance,
+    StreamInstance,
+)
 from inferd.config.model import ModelInput
 from inferd.core.interfaces import DecoupledInstance, ModelFiles, Placement
 from inferd.core.request import InferRequest

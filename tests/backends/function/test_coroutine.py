@@ -6,12 +6,12 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from inferd.backends.function.coroutine import (
+from inferd.backends.function.instance import (
     AHEAD,
     AsyncFunctionInstance,
     AsyncStreamInstance,
+    FunctionCall,
 )
-from inferd.backends.function.instance import FunctionCall
 from inferd.backends.function.signature import read_signature
 from inferd.core.request import InferRequest
 from inferd.errors import BackendFailed

@@ -3,7 +3,7 @@
 import pytest
 
 from inferd.config.model import EnsembleScheduling, EnsembleStep, ModelConfig
-from inferd.engine.loading.dependents import MAX_NESTING, Dependents, check_chain, needs_of
+from inferd.engine.loading.ensemble import MAX_NESTING, Dependents, check_chain, needs_of
 from inferd.errors import LoadFailed
 
 

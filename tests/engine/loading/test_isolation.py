@@ -7,7 +7,7 @@ import pytest
 from inferd.backends.identity import IdentityBackend
 from inferd.backends.worker.hosting import HostedBackend
 from inferd.config.model import ModelConfig
-from inferd.engine.loading.isolation import isolated, marked_load
+from inferd.engine.loading.homes import isolated, marked_load
 from inferd.observe.crash.mark import ModelMarks
 from inferd.observe.crash.record import CrashRecord, open_private, read_record
 

@@ -3,8 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from inferd.backends.function.coroutine import AsyncFunctionInstance, AsyncStreamInstance
-from inferd.backends.function.instance import FunctionCall, FunctionInstance, StreamInstance
+from inferd.backends.function.instance import (
+    AsyncFunctionInstance,
+    AsyncStreamInstance,
+    FunctionCall,
+    FunctionInstance,
+    StreamInstance,
+)
 from inferd.backends.function.signature import FunctionSignature
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.interfaces import Instance, ModelFiles, Placement

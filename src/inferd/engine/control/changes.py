@@ -12,7 +12,7 @@ from inferd.core.change import UNSHARED, Agreement
 from inferd.engine.control.load_queue import LoadQueue
 from inferd.engine.control.readiness import ModelReadiness
 from inferd.engine.loading.catalog import UNLOADED
-from inferd.engine.loading.dependents import Dependents, check_chain
+from inferd.engine.loading.ensemble import Dependents, check_chain
 from inferd.engine.loading.model_versions import ModelVersions, was_read
 from inferd.engine.loading.source import ModelSource, ModelSources, not_loaded
 from inferd.errors import InferdError, InvalidConfig, LoadFailed, NotLoadable, NotUnique

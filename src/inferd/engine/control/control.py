@@ -19,7 +19,7 @@ from inferd.engine.control.changes import ModelChanges, Read
 from inferd.engine.control.load_queue import LoadQueue
 from inferd.engine.control.readiness import ModelReadiness
 from inferd.engine.loading.catalog import Catalog
-from inferd.engine.loading.dependents import Dependents
+from inferd.engine.loading.ensemble import Dependents
 from inferd.engine.loading.load import Loader, LoadOptions
 from inferd.engine.loading.source import ALL, ModelSources, not_loaded
 from inferd.errors import InferdError, InvalidRequest, NotLoadable, Unavailable

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from inferd.engine.loading.catalog import Catalog
-from inferd.engine.loading.dependents import Dependents
-from inferd.engine.loading.ensemble import find_steps
+from inferd.engine.loading.ensemble import Dependents, find_steps
 from inferd.engine.loading.source import ModelSource
 from inferd.errors import LoadFailed
 

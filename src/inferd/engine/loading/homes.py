@@ -4,9 +4,14 @@ A model in the server's own process is copied to each. Worker processes are spre
 that a server has as many as `instance_group` says. What there is one of, a GPU or a resource of the
 rate limiter, is used by one process. The requests of a sequence all run in the same one. What a
 queue holds is shared out; one too short for that is in one process.
+
+A version that crashed the server runs in a worker. Loads in the server are marked, to tell.
 """
 
-from collections.abc import Sequence
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import blake2b
 from math import ceil
@@ -14,8 +19,8 @@ from typing import Literal
 
 from inferd.config.model import ModelConfig, QueuePolicy
 from inferd.config.parameter import MAX_SHOWN
-from inferd.config.parameter_names import PLACEMENT
-from inferd.core.interfaces import Backend, Placement, is_in_worker
+from inferd.config.parameter_names import PLACEMENT, PROCESS
+from inferd.core.interfaces import Backend, Placement, WorkerBackend, is_in_worker
 from inferd.core.processes import Processes
 from inferd.engine.serving.served import Served
 from inferd.errors import InvalidConfig
@@ -23,6 +28,7 @@ from inferd.forward.exchange import Exchange
 from inferd.forward.home import Home, Kind
 from inferd.forward.owner import model_key, owner_of
 from inferd.forward.scheduler import ForwardScheduler
+from inferd.observe.crash.mark import ModelMarks
 
 _LIMITER_KEY = b"rate_limiter"
 
@@ -139,3 +145,40 @@ def _word_of(config: ModelConfig) -> Literal["auto", "copy", "single", "spread"]
 def _refused(config: ModelConfig, what: str) -> InvalidConfig:
     msg = f"model '{config.name}': parameter {PLACEMENT} {what}"
     return InvalidConfig(msg, ("parameters", PLACEMENT))
+
+
+log = logging.getLogger("inferd.engine")
+
+WHY_ISOLATED = "it runs in a worker, because the server crashed twice while it ran"
+
+
+def isolated(config: ModelConfig, version: int, backend: Backend) -> ModelConfig | None:
+    """Return the configuration of a version that is to run in a worker, None if it cannot."""
+    name = config.name
+    if not isinstance(backend, WorkerBackend):
+        why = f"backend '{config.backend}' has no workers"
+    # Who has said where it runs has a reason.
+    elif PROCESS in config.parameters:
+        why = f"its configuration says {PROCESS} {config.parameters[PROCESS]}"
+    else:
+        log.warning("model '%s' version %d: %s", name, version, WHY_ISOLATED)
+        return replace(config, parameters=config.parameters | {PROCESS: "worker"})
+    text = (
+        "model '%s' version %d: the server crashed twice while it ran; it stays there, because %s"
+    )
+    log.warning(text, name, version, why)
+    return None
+
+
+@contextmanager
+def marked_load(config: ModelConfig, backend: Backend, marks: ModelMarks) -> Iterator[None]:
+    """Mark that this thread loads a version, unless that happens in a worker."""
+    if is_in_worker(backend, config):
+        yield
+        return
+    mark = marks.claim(threading.get_ident(), is_load=True)
+    mark.note.value = ""
+    try:
+        yield
+    finally:
+        marks.release(mark)

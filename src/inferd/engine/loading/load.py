@@ -4,8 +4,8 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from math import isfinite
@@ -44,16 +44,21 @@ from inferd.core.load import Attempt
 from inferd.core.processes import ALONE, Processes
 from inferd.core.rows import AS_CONFIGURED, UNKNOWN, Joining
 from inferd.core.traits import traits_of
-from inferd.engine.loading.attempts import Attempts
 from inferd.engine.loading.caching import NOT_LOOKED, Keeper
 from inferd.engine.loading.ensemble import build_ensemble, find_steps
-from inferd.engine.loading.homes import check_ensemble, forward, home_of, share_of_queues
-from inferd.engine.loading.isolation import WHY_ISOLATED, isolated, marked_load
+from inferd.engine.loading.homes import (
+    WHY_ISOLATED,
+    check_ensemble,
+    forward,
+    home_of,
+    isolated,
+    marked_load,
+    share_of_queues,
+)
 from inferd.engine.loading.joining import joining_of, tell_joining
 from inferd.engine.loading.lookup import finder_of
-from inferd.engine.loading.opening import Machine, open_all
+from inferd.engine.loading.opening import Machine, open_all, samples_of
 from inferd.engine.loading.scheduling import Given, as_executed, build_scheduler
-from inferd.engine.loading.warmup import samples_of
 from inferd.engine.serving.instances import Instances, Resize, remote_of
 from inferd.engine.serving.served import Served
 from inferd.errors import (
@@ -547,3 +552,26 @@ def tell_ignored(model: FoundModel) -> None:
 def _close_unused(served: Served) -> None:
     loop = asyncio.get_running_loop()
     loop.create_task(served.scheduler.close(0.0))  # noqa: RUF006  ends in its first step
+
+
+class Attempts:
+    """The attempts under way, each with the name of its model."""
+
+    def __init__(self) -> None:
+        self._running: list[tuple[str, Attempt]] = []
+
+    @contextmanager
+    def running(self, model: str, attempt: Attempt) -> Iterator[None]:
+        """Count `attempt` among those of `model` while the context lasts."""
+        # A list: the same model may have several attempts under way, one for each version.
+        self._running.append((model, attempt))
+        try:
+            yield
+        finally:
+            self._running.remove((model, attempt))
+
+    def give_up(self, model: str | None = None) -> None:
+        """Give up the attempts of `model`, or all of them."""
+        for name, attempt in self._running:
+            if model in (None, name):
+                attempt.give_up()

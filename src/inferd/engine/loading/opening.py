@@ -1,22 +1,26 @@
 """Opening: puts the instances of a version onto GPUs and CPU cores, and warms them up."""
 
 import logging
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable
+from collections.abc import Sequence as Several
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from inferd.config.model import ModelConfig
 from inferd.config.options.gpu_limit import GpuLimits
 from inferd.config.options.host_policy import HostPolicies
 from inferd.core.interfaces import Backend, DecoupledInstance, Instance, Opened, Placement
+from inferd.core.request import InferRequest, Sequence
 from inferd.engine.loading.scheduling import opened
-from inferd.engine.loading.side_by_side import open_side_by_side
-from inferd.engine.loading.warmup import warm_up
 from inferd.engine.serving.instances import kind_of
-from inferd.errors import InvalidConfig, Unavailable
-from inferd.repository.warmup import Sample
+from inferd.errors import BackendFailed, InferdError, InvalidConfig, Unavailable, foreign_text
+from inferd.repository.warmup import Sample, warmup_samples
 from inferd.schedulers.execution.cores import cores_of, pinned
+from inferd.schedulers.sequence_parts.controls import Controls
+from inferd.schedulers.sequence_parts.states import States
 
 log = logging.getLogger("inferd.engine")
 
@@ -34,7 +38,7 @@ class Machine(NamedTuple):
     memory_use: Callable[[int], float | None]
     thread_count: int = 1
 
-    def check_room(self, config: ModelConfig, places: Sequence[Placement]) -> None:
+    def check_room(self, config: ModelConfig, places: Several[Placement]) -> None:
         """Raise Unavailable when a GPU among `places` is too full for one more load."""
         # In a fixed order, so that two loads complain of the same GPU.
         for gpu in sorted({place.device_id for place in places if place.gpu} & self.limits.keys()):
@@ -69,9 +73,9 @@ def open_all(
     config: ModelConfig,
     backend: Backend,
     open_one: Callable[[Placement], Instance],
-    samples: Sequence[Sample],
+    samples: Several[Sample],
     machine: Machine,
-    places: Sequence[Placement],
+    places: Several[Placement],
 ) -> list[Opened]:
     """Return an open instance of the model of `config` for each of `places` on `machine`.
 
@@ -111,3 +115,100 @@ def _open_on(
     # Threads that a framework starts while loading inherit the processors.
     with pinned(cores):
         return open_one(place)
+
+
+def open_side_by_side(
+    openers: Several[Callable[[], Instance]], thread_count: int
+) -> list[Instance]:
+    """Return what `openers` open, run by at most `thread_count` threads, this one included.
+
+    When one fails no other is begun, and those that are open are closed once all have ended; its
+    error is raised. The threads are daemons: one that hangs cannot keep the process from ending.
+    """
+    found: dict[int, Instance] = {}
+    failures: dict[int, BaseException] = {}
+    numbers = iter(range(len(openers)))
+    # An iterator is not for several threads, and a failure must be seen before the next is begun.
+    taking = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with taking:
+                # Not begun after a failure: each would be closed again.
+                number = -1 if failures else next(numbers, -1)
+            if number < 0:
+                return
+            try:
+                found[number] = openers[number]()
+            except BaseException as error:  # noqa: BLE001  it is raised in the caller's thread
+                failures[number] = error
+
+    count = min(thread_count, len(openers))
+    threads = [
+        # This thread is the last one, so that one instance needs no thread at all.
+        threading.Thread(target=work, name="inferd-load", daemon=True)
+        for _ in range(count - 1)
+    ]
+    for thread in threads:
+        thread.start()
+    work()
+    for thread in threads:
+        thread.join()
+    if failures:
+        with ExitStack() as undo:
+            for instance in found.values():
+                undo.callback(instance.close)
+            # The error of the first instance, which does not depend on which thread was faster.
+            raise failures[min(failures)]
+    return [found[number] for number in range(len(openers))]
+
+
+def samples_of(folder: Path, config: ModelConfig) -> list[Sample]:
+    """Return the samples of the model in `folder`, with all inputs that its instances expect.
+
+    For a sequence model, each sample is a sequence of one request: controls and states that it does
+    not name are what the scheduler would give that request. Raises InvalidConfig.
+    """
+    samples = warmup_samples(folder, config)
+    if not samples or config.sequence_batching is None:
+        return samples
+    controls = Controls(config)
+    # Any id will do, of the type that the control wants.
+    only = Sequence(controls.id_of(1), start=True, end=True)
+    given = [*controls.of(only), *States(config, folder).initial]
+    for request in (request for sample in samples for request in sample.requests):
+        named = {tensor.name for tensor in request.inputs}
+        request.inputs += [tensor for tensor in given if tensor.name not in named]
+    return samples
+
+
+def warm_up(config: ModelConfig, instances: Several[Instance], samples: Several[Sample]) -> None:
+    """Run all `samples` on each of `instances`. Raises BackendFailed when one fails."""
+    # All instances, because each allocates and compiles for itself.
+    for sample in samples:
+        for instance in instances:
+            for _ in range(sample.count):
+                try:
+                    _run(config, instance, sample.requests)
+                except Exception as error:
+                    why = error.message if isinstance(error, InferdError) else foreign_text(error)
+                    msg = f"model '{config.name}' fails on its model_warmup '{sample.name}': {why}"
+                    raise BackendFailed(msg) from error
+
+
+def _run(config: ModelConfig, instance: Instance, requests: Several[InferRequest]) -> None:
+    sequence = config.sequence_batching
+    has_rounds = sequence is not None and sequence.iterative_sequence
+    if config.decoupled and not has_rounds and isinstance(instance, DecoupledInstance):
+        for request in requests:
+            for one in instance.stream(request):
+                if one.error is not None:
+                    raise one.error
+        return
+    answers = instance.execute(requests)
+    if len(answers) != len(requests):
+        msg = f"{len(answers)} answers to {len(requests)} requests"
+        raise BackendFailed(msg)
+    for answer in answers:
+        if isinstance(answer, InferdError):
+            raise answer

@@ -4,21 +4,23 @@ The methods of ModelSources read the disk or take long: call them in a thread.
 """
 
 import errno
+import json
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from inferd.config.model import ModelConfig
-from inferd.config.pbtxt import parse_json
+from inferd.config.pbtxt import parse_json, to_json
 from inferd.core.interfaces import GivenModel
 from inferd.core.load import LoadRequest
-from inferd.engine.loading.dependents import needs_of
+from inferd.engine.loading.ensemble import needs_of
 from inferd.engine.loading.load import Loader, LoadOptions, tell_ignored
 from inferd.engine.loading.lookup import code_folder, models_in
-from inferd.engine.loading.prints import config_print
 from inferd.errors import InvalidConfig, InvalidRequest, NotLoadable
 from inferd.repository.digest import file_prints
 from inferd.repository.layout import FoundModel
@@ -313,3 +315,10 @@ def _tell_that_apps_stay(apps: Sequence[Path], *, is_all: bool) -> None:
         msg += ", and without this mode"
         raise InvalidConfig(msg)
     log.warning("%s", msg)
+
+
+def config_print(config: ModelConfig) -> str:
+    """Return a print of `config`, without what may change while a version serves."""
+    # Processes may be at different counts for a moment, while a version is resized.
+    lasting = to_json(replace(config, version_policy=None, instance_group=()))
+    return blake2b(json.dumps(lasting).encode(), digest_size=8).hexdigest()

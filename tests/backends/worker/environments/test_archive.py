@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from inferd.backends.worker.environments import archive as archives
-from inferd.backends.worker.environments.archive import CHECK, Limits
-from inferd.backends.worker.environments.tar_filter import inside
+from inferd.backends.worker.environments.archive import CHECK, Limits, inside
 from inferd.errors import InvalidConfig
 
 

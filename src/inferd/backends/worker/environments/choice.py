@@ -19,8 +19,7 @@ from pathlib import Path
 from inferd.backends.worker.environments.archive import Limits, unpack
 from inferd.backends.worker.environments.cache import DEFAULT_COUNT, FolderCache
 from inferd.backends.worker.environments.command import run_command
-from inferd.backends.worker.environments.environment import Environment
-from inferd.backends.worker.environments.interpreter import environment_in, try_out
+from inferd.backends.worker.environments.environment import Environment, environment_in, try_out
 from inferd.backends.worker.environments.uv import Uv, find_uv
 from inferd.config.model import ModelConfig
 from inferd.core.confinement import Confinement

@@ -9,13 +9,13 @@ import threading
 import numpy as np
 import pytest
 
-from inferd.shm.guard import guard
+from inferd.shm.mapping import guard
 
 PAGE = mmap.PAGESIZE
 
 DEADLY = """
 import faulthandler, mmap, os, signal, tempfile
-from inferd.shm.guard import guard
+from inferd.shm.mapping import guard
 file = tempfile.TemporaryFile()
 file.truncate(8 * mmap.PAGESIZE)
 memory = mmap.mmap(file.fileno(), 0)
