@@ -435,7 +435,7 @@ def test_what_a_client_wants_in_its_memory_is_written_by_the_process_it_asks(tog
         async with together(2, m=(SINGLE + ECHO % ("INT32", "INT32"), None)) as all_:
             engine = all_.engines[all_.other("m")]
             engine.regions.allowed = True
-            engine.regions.register_system("r", memory.key, 0, 64)
+            engine.regions.add(engine.regions.open_system("r", memory.key, 0, 64))
             spans = [engine.regions.span("r", at, 8) for at in (0, 8)]
             array = np.array([[5, 6]], np.int32)
             memory.write(array)

@@ -119,7 +119,7 @@ def regions(gpu):
 
 
 def test_a_region_is_registered_reported_and_unregistered(regions, gpu):
-    regions.register_cuda("g", HANDLE, 0, 48)
+    regions.add(regions.open_cuda("g", HANDLE, 0, 48))
     assert regions.cuda_status() == regions.cuda_status("g") == [CudaRegionStatus("g", 0, 48)]
     assert gpu.opened == 1
     regions.unregister(CudaRegion, "g")
@@ -127,7 +127,7 @@ def test_a_region_is_registered_reported_and_unregistered(regions, gpu):
 
 
 def test_what_a_span_holds_is_fetched_and_flushed(regions, gpu):
-    regions.register_cuda("g", HANDLE, 0, 48)
+    regions.add(regions.open_cuda("g", HANDLE, 0, 48))
     gpu.memory[16 + 8] = 5
     span = regions.span("g", 8, 4)
     assert (span.is_copy, span.extent[1:], len(span.view)) == (True, (8, 12), 4)
@@ -141,7 +141,7 @@ def test_what_a_span_holds_is_fetched_and_flushed(regions, gpu):
 
 
 def test_a_span_of_nothing_copies_nothing(regions, gpu):
-    regions.register_cuda("g", HANDLE, 0, 48)
+    regions.add(regions.open_cuda("g", HANDLE, 0, 48))
     gpu.fails = "cuMemcpyHtoD_v2"
     span = regions.span("g", 48, 0)
     span.fetch()
@@ -155,7 +155,7 @@ def test_a_copy_there_is_no_memory_for_is_refused(gpu):
 
 
 def test_memory_stays_open_for_who_uses_it(regions, gpu):
-    regions.register_cuda("g", HANDLE, 0, 48)
+    regions.add(regions.open_cuda("g", HANDLE, 0, 48))
     span = regions.span("g", 0, 4)
     regions.unregister(CudaRegion)
     assert gpu.opened == 1
@@ -164,42 +164,42 @@ def test_memory_stays_open_for_who_uses_it(regions, gpu):
 
 def test_the_same_memory_under_two_names_is_the_same(regions):
     for name in "ab":
-        regions.register_cuda(name, HANDLE, 0, 48)
+        regions.add(regions.open_cuda(name, HANDLE, 0, 48))
     assert regions.span("a", 0, 4).extent == regions.span("b", 0, 4).extent
 
 
 def test_a_region_larger_than_its_memory_is_refused(regions, gpu):
     with pytest.raises(InvalidRequest, match="has 48 bytes, byte_size is 49"):
-        regions.register_cuda("g", HANDLE, 0, 49)
+        regions.add(regions.open_cuda("g", HANDLE, 0, 49))
     assert gpu.opened == 0
 
 
 @pytest.mark.parametrize("device_id", [-1, 1, 2**40])
 def test_a_gpu_that_is_not_there_is_named(regions, device_id):
     with pytest.raises(InvalidRequest, match=f"no GPU {device_id} here"):
-        regions.register_cuda("g", HANDLE, device_id, 48)
+        regions.add(regions.open_cuda("g", HANDLE, device_id, 48))
 
 
 @pytest.mark.parametrize("handle", [b"", HANDLE[:-1], HANDLE + b"x"])
 def test_a_handle_of_another_size_is_none(regions, handle):
     with pytest.raises(InvalidRequest, match="a CUDA IPC handle has 64"):
-        regions.register_cuda("g", handle, 0, 48)
+        regions.add(regions.open_cuda("g", handle, 0, 48))
 
 
 def test_a_handle_the_driver_refuses_is_refused(regions):
     with pytest.raises(RegionFailed, match="answers cuIpcOpenMemHandle_v2 with error 400"):
-        regions.register_cuda("g", bytes(64), 0, 48)
+        regions.add(regions.open_cuda("g", bytes(64), 0, 48))
 
 
 def test_memory_whose_size_is_unknown_is_closed_again(regions, gpu):
     gpu.fails = "cuMemGetAddressRange_v2"
     with pytest.raises(RegionFailed, match="CUDA_ERROR_INVALID_VALUE"):
-        regions.register_cuda("g", HANDLE, 0, 48)
+        regions.add(regions.open_cuda("g", HANDLE, 0, 48))
     assert gpu.opened == 0
 
 
 def test_copies_that_fail_are_reported(regions, gpu):
-    regions.register_cuda("g", HANDLE, 0, 48)
+    regions.add(regions.open_cuda("g", HANDLE, 0, 48))
     span = regions.span("g", 0, 4)
     for gpu.fails, call in (("cuMemcpyDtoH_v2", span.fetch), ("cuMemcpyHtoD_v2", span.flush)):
         with pytest.raises(RegionFailed, match="CUDA_ERROR_INVALID_VALUE"):

@@ -25,7 +25,7 @@ def owned(shared):
 def regions(owned):
     """Regions with one, "r", of the object `owned`."""
     made = Regions(allowed=True)
-    made.register_system("r", owned.key, 0, 4096)
+    made.add(made.open_system("r", owned.key, 0, 4096))
     yield made
     made.close()
 
@@ -83,7 +83,7 @@ def test_an_output_that_is_sent_is_no_view_of_shared_memory(regions, owned):
 def test_more_than_any_answer_has_is_not_copied_to_be_sent(shared, size):
     owned, regions = shared(16), Regions(allowed=True)
     os.truncate(owned.path, size)  # a hole takes no memory
-    regions.register_system("r", owned.key, 0, size)
+    regions.add(regions.open_system("r", owned.key, 0, size))
     span = regions.span("r", 0, size)
     all_of_it = Tensor("Y", DataType.INT8, (size,), span.view)
     with pytest.raises(InvalidRequest, match=f"'Y' lies in shared memory and has {size} bytes"):
@@ -118,7 +118,7 @@ def test_memory_that_goes_away_meanwhile_fails_the_request(regions, what, owned)
 def test_much_is_copied_off_the_event_loop(shared):
     size = INLINE_BYTES + 4
     owned, regions = shared(size), Regions(allowed=True)
-    regions.register_system("r", owned.key, 0, size)
+    regions.add(regions.open_system("r", owned.key, 0, size))
     place = regions.span("r", 0, size)
     much = Tensor("Y", DataType.INT32, (size // 4,), np.arange(size // 4, dtype=np.int32))
     placed([place], [WantedOutput("Y", place=place)], [much])

@@ -35,8 +35,8 @@ def owned(shared):
 def regions(owned):
     """Regions with "r", 2 MiB of `owned`, and "s", its first 64 bytes."""
     made = Regions(allowed=True)
-    made.register_system("r", owned.key, 0, SIZE)
-    made.register_system("s", owned.key, 0, 64)
+    made.add(made.open_system("r", owned.key, 0, SIZE))
+    made.add(made.open_system("s", owned.key, 0, 64))
     yield made
     made.close()
 

@@ -98,14 +98,6 @@ class Regions:
         """Register a region that was opened here: requests may use it from now on."""
         self._regions[region.status.name] = region
 
-    def register_system(self, name: str, key: str, offset: int, size_bytes: int) -> None:
-        """Open and add system memory. Raises as `open_system` does."""
-        self.add(self.open_system(name, key, offset, size_bytes))
-
-    def register_cuda(self, name: str, handle: bytes, device_id: int, size_bytes: int) -> None:
-        """Open and add memory of a GPU. Raises as `open_cuda` does."""
-        self.add(self.open_cuda(name, handle, device_id, size_bytes))
-
     async def make(
         self, change: AddSystemRegion | AddCudaRegion | DropRegions, agreement: Agreement
     ) -> None:

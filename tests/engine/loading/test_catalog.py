@@ -119,6 +119,7 @@ class Stuck:
 
     unavailable_reason = "no weights; the next start is in 2 s"
 
+    @property
     def remote(self):
         return [self]
 

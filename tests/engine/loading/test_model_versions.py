@@ -220,6 +220,7 @@ class Resizable:
     def can_become(self, config):
         return True
 
+    @property
     def remote(self):
         return []
 

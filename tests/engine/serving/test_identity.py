@@ -3,20 +3,14 @@ from dataclasses import replace
 import pytest
 
 from inferd.config.model import InstanceGroup, ModelConfig, VersionPolicy
-from inferd.engine.serving.identity import (
-    EnsembleIdentity,
-    Identity,
-    OwnIdentity,
-    random_identity,
-    shared_identity,
-)
+from inferd.engine.serving.identity import Identity, random_identity, shared_identity
 from inferd.errors import Unavailable
 
 CONFIG = ModelConfig("m", backend="identity")
 
 
 def own(value=b"own"):
-    return OwnIdentity("m", lambda: value)
+    return Identity("m", lambda: value)
 
 
 def settled(identity):
@@ -30,7 +24,7 @@ def test_what_nobody_asked_about_is_unknown():
 
 def test_what_takes_long_is_found_out_once():
     calls = []
-    identity = OwnIdentity("m", lambda: calls.append(1) or b"found")
+    identity = Identity("m", lambda: calls.append(1) or b"found")
     assert identity() is None
     assert settled(settled(identity))() == b"found"
     assert calls == [1]
@@ -40,18 +34,18 @@ def test_files_that_cannot_be_read_leave_it_unknown(caplog):
     def read():
         raise PermissionError(13, "Permission denied", "/a/path")
 
-    assert settled(OwnIdentity("m", read))() is None
+    assert settled(Identity("m", read))() is None
     assert caplog.messages == ["answers of model 'm' are not kept; its files: Permission denied"]
 
 
 def test_files_that_changed_meanwhile_leave_it_unknown(caplog):
-    assert settled(OwnIdentity("m", lambda: None))() is None
+    assert settled(Identity("m", lambda: None))() is None
     assert "they changed while it was loaded" in caplog.text
 
 
 def test_an_ensemble_is_what_serves_its_steps_now():
     steps = [settled(own(b"a")), settled(own(b"b"))]
-    identity = settled(EnsembleIdentity(own(), steps, lambda: steps))
+    identity = settled(Identity("e", lambda: b"own", steps, lambda: steps))
     first = identity()
     assert first == identity()
     steps[1] = settled(own(b"c"))
@@ -62,14 +56,14 @@ def test_an_ensemble_is_what_serves_its_steps_now():
 
 def test_an_ensemble_finds_out_about_its_steps():
     steps = [own(b"a")]
-    identity = EnsembleIdentity(own(), steps, lambda: steps)
+    identity = Identity("e", lambda: b"own", steps, lambda: steps)
     assert identity() is None
     assert settled(identity)() is not None
 
 
 @pytest.mark.parametrize("steps", [[Identity()], [own()]])
 def test_an_ensemble_with_a_step_that_is_unknown_is_unknown(steps):
-    assert settled(EnsembleIdentity(own(), [], lambda: steps))() is None
+    assert settled(Identity("e", lambda: b"own", [], lambda: steps))() is None
 
 
 def test_an_ensemble_without_its_steps_is_unknown():
@@ -77,7 +71,7 @@ def test_an_ensemble_without_its_steps_is_unknown():
         msg = "gone"
         raise Unavailable(msg)
 
-    assert settled(EnsembleIdentity(own(), [], find))() is None
+    assert settled(Identity("e", lambda: b"own", [], find))() is None
 
 
 def test_each_load_is_another():

@@ -113,7 +113,7 @@ async def test_the_scheduler_knows_which_instances_take_part(stage, more):
             await engine.changes.load(LoadRequest("m"))
             [served] = engine.catalog.served("m")
             await until(lambda served=served, n=count: len(served.scheduler.instances) == n)
-            assert served.instances.remote() == []
+            assert served.instances.remote == []
 
 
 @pytest.mark.parametrize("more", ["", "dynamic_batching {}", "sequence_batching {}"])

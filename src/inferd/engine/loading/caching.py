@@ -10,13 +10,7 @@ from inferd.cache.store import Store
 from inferd.config.options.cache import CacheSettings, LocalCacheSettings
 from inferd.engine.loading.ensemble import find_steps
 from inferd.engine.loading.lookup import code_folder
-from inferd.engine.serving.identity import (
-    EnsembleIdentity,
-    Identity,
-    OwnIdentity,
-    random_identity,
-    shared_identity,
-)
+from inferd.engine.serving.identity import Identity, random_identity, shared_identity
 from inferd.engine.serving.served import Served
 from inferd.repository.digest import content_digest
 from inferd.repository.layout import FoundModel
@@ -89,20 +83,22 @@ class Keeper:
     def _identity(
         self, served: Served, model: FoundModel, looked: Look, steps: Sequence[Served]
     ) -> Identity:
-        if self._store.is_shared:
-            own = OwnIdentity(served.name, partial(self._read, served, model, looked))
-        else:
-            own = OwnIdentity(served.name, random_identity)
-            own.settle()
+        is_shared = self._store.is_shared
+        read = partial(self._read, served, model, looked) if is_shared else random_identity
         config, find = served.config, self._find
         if config.ensemble_scheduling is None or find is None:
-            return own
-        return EnsembleIdentity(
-            own,
-            [step.identity for step in steps],
-            # As of each request: a step that is replaced changes what the ensemble answers.
-            lambda: [step.identity for step in find_steps(config, find)],
-        )
+            identity = Identity(served.name, read)
+        else:
+            identity = Identity(
+                served.name,
+                read,
+                [step.identity for step in steps],
+                # As of each request: a step that is replaced changes what the ensemble answers.
+                lambda: [step.identity for step in find_steps(config, find)],
+            )
+        if not is_shared:
+            identity.settle()
+        return identity
 
     def _read(self, served: Served, model: FoundModel, looked: Look) -> bytes | None:
         config, version = served.config, int(served.version)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from inferd.config.model import ModelConfig
 from inferd.config.parameter_names import VERSION_NAME
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState
-from inferd.core.rows import AS_CONFIGURED
 from inferd.engine.serving.served import Served
 from inferd.errors import ModelNotFound, Unavailable
 
@@ -229,7 +228,9 @@ class Catalog:
             found = model.versions[number]
             if found.served is not None:
                 return found.served
-            raise Unavailable(_not_ready(name, number, found))
+            state = found.state.value + _because(found.reason)
+            msg = f"{UNKNOWN}'{name}' version {number} is not at ready state, it is {state}"
+            raise Unavailable(msg)
         if version and number not in model.versions:
             raise ModelNotFound(_no_version(name, version, model))
         # A client that is told to wait comes back; one that is told "not found" gives up.
@@ -248,7 +249,8 @@ class Catalog:
     def _known(self, name: str) -> KnownModel:
         model = self.models.get(name)
         if model is None:
-            raise ModelNotFound(_unknown(f"'{name}' is not found on this server"))
+            msg = f"{UNKNOWN}'{name}' is not found on this server"
+            raise ModelNotFound(msg)
         return model
 
 
@@ -262,18 +264,8 @@ def version_number(token: str) -> int | None:
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
 
 
-def _unknown(what: str) -> str:
-    """Return the error text for a model or version not served."""
-    return f"{UNKNOWN}{what}"
-
-
 def _no_versions(name: str, why: str) -> str:
-    return _unknown(f"'{name}' has no available versions" + _because(why))
-
-
-def _not_ready(name: str, number: int, version: Version) -> str:
-    state = version.state.value + _because(version.reason)
-    return _unknown(f"'{name}' version {number} is not at ready state, it is {state}")
+    return f"{UNKNOWN}'{name}' has no available versions{_because(why)}"
 
 
 def _why_stuck(version: Version) -> str:
@@ -283,14 +275,12 @@ def _why_stuck(version: Version) -> str:
 
 def _remarks(version: Version) -> str:
     """Return what else there is to say of a version that serves."""
-    why_isolated = version.served.why_isolated if version.served is not None else ""
-    return "; ".join(filter(None, (why_isolated, _why_alone(version))))
-
-
-def _why_alone(version: Version) -> str:
-    """Return why each request to a version that serves runs alone, "" if it need not."""
-    joining = version.served.joining if version.served is not None else AS_CONFIGURED
-    return f"its requests are not joined: {joining.reason}" if joining.never_joins else ""
+    served = version.served
+    if served is None:
+        return ""
+    joining = served.joining
+    why_alone = f"its requests are not joined: {joining.reason}" if joining.never_joins else ""
+    return "; ".join(filter(None, (served.why_isolated, why_alone)))
 
 
 def _no_version(name: str, version: str, model: KnownModel) -> str:
@@ -300,7 +290,7 @@ def _no_version(name: str, version: str, model: KnownModel) -> str:
             f"failed to get model version from specified version string '{version}': "
             f"expected a number, known versions of model '{name}': {known or 'none'}"
         )
-    return _unknown(f"'{name}' version {version} is not found, known versions: {known or 'none'}")
+    return f"{UNKNOWN}'{name}' version {version} is not found, known versions: {known or 'none'}"
 
 
 def _because(reason: str) -> str:

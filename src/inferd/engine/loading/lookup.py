@@ -127,9 +127,7 @@ def backend_named(name: str, directory: Path | None = None) -> Backend:
     object may share what they load. Raises InvalidConfig when the name is unknown, Unsupported
     when a package it needs is missing.
     """
-    # Old configurations name a platform, and no backend.
-    platform = platform_named(name)
-    backend = platform.backend if platform else name
+    backend = _backend_of(name)
     # Our own win, so that a package cannot take over a known name unseen.
     target = _BACKENDS.get(backend)
     if target is None and _code_of(backend, directory) and backend not in _foreign():
@@ -137,7 +135,11 @@ def backend_named(name: str, directory: Path | None = None) -> Backend:
     entry = EntryPoint(backend, target, ENTRY_POINTS) if target else _of_package(backend, directory)
     hosted = _HOSTED.get(backend) if target else None
     try:
-        found: Backend = entry.load()() if hosted is None else _hosted(entry, *hosted)
+        if hosted is None:
+            found: Backend = entry.load()()
+        else:
+            place, *packages = hosted
+            found = EntryPoint("", _HOSTED_BACKEND, "").load()(entry.value, packages, place)
     except ModuleNotFoundError as error:
         if target and backend in _INSTEAD:
             with suppress(Unsupported):
@@ -173,8 +175,7 @@ def offline_backend(name: str, directory: Path | None = None) -> OfflineBackend 
 
     Raises as `backend_named` does.
     """
-    platform = platform_named(name)
-    target = _BACKENDS.get(platform.backend if platform else name)
+    target = _BACKENDS.get(_backend_of(name))
     try:
         found = EntryPoint("", target, "").load()() if target else backend_named(name, directory)
     except ModuleNotFoundError:
@@ -187,22 +188,16 @@ def translating(name: str, directory: Path | None) -> Backend:
 
     Raises InvalidConfig for what is no such library, Unsupported when its package is missing.
     """
-    platform = platform_named(name)
-    library = platform.backend if platform else name
+    library = _backend_of(name)
     if library not in _CONVERTIBLE:
         msg = (
             f"parameter {CONVERT} is for models of {', '.join(_CONVERTIBLE)}, not for backend "
             f"'{name[:MAX_SHOWN]}'"
         )
         raise InvalidConfig(msg, ("parameters", CONVERT))
-    kind = EntryPoint("", _TRANSLATED_BACKEND, ENTRY_POINTS).load()
-    found: Backend = kind(backend_named(library, directory))
-    return found
-
-
-def _hosted(entry: EntryPoint, place: str, *packages: str) -> Backend:
-    kind = EntryPoint("", _HOSTED_BACKEND, ENTRY_POINTS).load()
-    found: Backend = kind(entry.value, packages, place)
+    found: Backend = EntryPoint("", _TRANSLATED_BACKEND, "").load()(
+        backend_named(library, directory)
+    )
     return found
 
 
@@ -230,13 +225,18 @@ def code_folder(config: ModelConfig | None, directory: Path | None) -> Path | No
     if config is None:
         return None
     name, is_based = config.backend, is_python_based(config)
-    platform = platform_named(name)
-    if not is_based and (platform.backend if platform else name) in _BACKENDS:
+    if not is_based and _backend_of(name) in _BACKENDS:
         return None
     code = _code_of(name, directory)
     if code is None or (not is_based and name in _foreign()):
         return None
     return code.parent
+
+
+def _backend_of(name: str) -> str:
+    """Return the backend called `name`, or that of the platform which old configurations name."""
+    platform = platform_named(name)
+    return platform.backend if platform else name
 
 
 def _code_of(name: str, directory: Path | None) -> Path | None:

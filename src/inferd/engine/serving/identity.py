@@ -20,70 +20,37 @@ log = logging.getLogger("inferd.engine")
 
 
 class Identity:
-    """What the answers of one version depend on; this one is of a version that needs none."""
+    """What the answers of one version depend on, once it is settled.
 
-    def __call__(self) -> bytes | None:
-        """Return the identity as of now, None when it is not known."""
-        return None
-
-    def settle(self) -> None:
-        """Determine what takes long to find out; to be called in a thread."""
-
-
-class OwnIdentity(Identity):
-    """The identity of a version that depends on nothing but itself.
-
-    `read` determines it; it returns None when it cannot, and raises OSError.
-    """
-
-    def __init__(self, name: str, read: Callable[[], bytes | None]) -> None:
-        self._name = name
-        self._read = read
-        self._found: bytes | None = None
-
-    def __call__(self) -> bytes | None:
-        """See Identity."""
-        return self._found
-
-    def settle(self) -> None:
-        """See Identity. A version whose files cannot be read stays unknown."""
-        if self._found is not None:
-            return
-        why = "they changed while it was loaded"
-        try:
-            self._found = self._read()
-        except OSError as error:
-            why = error.strerror or type(error).__name__
-        if self._found is None:
-            log.warning("answers of model '%s' are not kept; its files: %s", self._name, why)
-
-
-class EnsembleIdentity(Identity):
-    """The identity of an ensemble: its `own` one and those of its steps.
-
-    `steps` are the identities of what served these when it was loaded, `find` returns those of
-    what serves them now, and raises InferdError when nothing serves one.
+    `read` determines it; it returns None when it cannot, and raises OSError. An ensemble depends on
+    its steps, too: `steps` are the identities of what served these when it was loaded, `find`
+    returns those of what serves them now, and raises InferdError when nothing serves one. A version
+    that needs no identity has neither.
     """
 
     def __init__(
         self,
-        own: OwnIdentity,
-        steps: Sequence[Identity],
-        find: Callable[[], Sequence[Identity]],
+        name: str = "",
+        read: Callable[[], bytes | None] | None = None,
+        steps: Sequence["Identity"] = (),
+        find: Callable[[], Sequence["Identity"]] | None = None,
     ) -> None:
-        self._own = own
+        self._name = name
+        self._read = read
         self._steps = steps
         self._find = find
+        self._found: bytes | None = None
 
     def __call__(self) -> bytes | None:
-        """See Identity."""
+        """Return the identity as of now, None when it is not known."""
+        if self._find is None:
+            return self._found
         try:
             steps = self._find()
         except InferdError:
             return None
         digest = hashlib.sha256()
-        for identity in (self._own, *steps):
-            one = identity()
+        for one in (self._found, *(step() for step in steps)):
             if one is None:
                 return None
             # With its length in front, so that two parts cannot be split in another place and be
@@ -92,10 +59,21 @@ class EnsembleIdentity(Identity):
         return digest.digest()
 
     def settle(self) -> None:
-        """See Identity."""
-        self._own.settle()
+        """Determine what takes long to find out; to be called in a thread.
+
+        A version whose files cannot be read stays unknown.
+        """
         for step in self._steps:
             step.settle()
+        if self._found is not None or self._read is None:
+            return
+        why = "they changed while it was loaded"
+        try:
+            self._found = self._read()
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+        if self._found is None:
+            log.warning("answers of model '%s' are not kept; its files: %s", self._name, why)
 
 
 def random_identity() -> bytes:

@@ -62,7 +62,8 @@ class Instances:
         self.are_on_gpu = False
         self.places: list[Placement] = []
         self.scheduler: Scheduler | None = None
-        self._remote: list[AsyncInstance] = []
+        self.remote: list[AsyncInstance] = []
+        """Those of the instances in use that run elsewhere."""
 
     def run_by(self, scheduler: Scheduler) -> None:
         """Note the scheduler that runs the instances, and which of them run elsewhere.
@@ -72,7 +73,7 @@ class Instances:
         self.scheduler = scheduler
         # Asked once, since checks of a Protocol at run time are slow.
         if isinstance(scheduler, Resizable):
-            self._remote = remote_of(scheduler.instances)
+            self.remote = remote_of(scheduler.instances)
 
     def open(self, config: ModelConfig) -> list[Opened]:
         """Open the instances `config` asks for. When one fails to, those before it are closed."""
@@ -133,10 +134,6 @@ class Instances:
             scheduler.shrink(None if are_alike else kind)
         self.places = change.places
         self.run_by(scheduler)
-
-    def remote(self) -> list[AsyncInstance]:
-        """Return those of the instances in use that run elsewhere."""
-        return self._remote
 
 
 def remote_of(instances: Sequence[Instance]) -> list[AsyncInstance]:

@@ -104,7 +104,7 @@ class Served:
 
     def remote(self) -> Sequence[AsyncInstance]:
         """Return the instances in workers."""
-        return self.instances.remote() if self.instances is not None else ()
+        return self.instances.remote if self.instances is not None else ()
 
     def inputs(self) -> list[TensorMetadata]:
         """Return the inputs as V2 metadata, batch dim included."""

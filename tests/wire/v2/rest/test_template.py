@@ -200,7 +200,7 @@ def owned(shared):
 def regions(owned):
     """Regions with "r", 64 bytes of `owned`."""
     made = Regions(allowed=True)
-    made.register_system("r", owned.key, 0, 64)
+    made.add(made.open_system("r", owned.key, 0, 64))
     yield made
     made.close()
 
@@ -247,17 +247,17 @@ def test_each_place_is_known_by_itself(regions):
 def test_a_known_region_that_is_gone_is_complained_of_as_ever(regions, kind, owned):
     other = at(0, "s")
     text = in_regions(**({"given": other} if kind == "input" else {"wanted": other}))
-    regions.register_system("s", owned.key, 0, 64)
+    regions.add(regions.open_system("s", owned.key, 0, 64))
     reader = acquainted_with(regions, text)
     assert decode(reader, text).batch_key is not None
     regions.unregister(SystemRegion, "s")
     with pytest.raises(RegionNotFound, match="'s'"):
         decode(reader, text)
-    regions.register_system("s", owned.key, 0, 8)
+    regions.add(regions.open_system("s", owned.key, 0, 8))
     with pytest.raises(InvalidRequest, match="bytes 0 to 16 are not inside"):
         decode(reader, text)
     regions.unregister(SystemRegion, "s")
-    regions.register_system("s", owned.key, 0, 16)
+    regions.add(regions.open_system("s", owned.key, 0, 16))
     assert decode(reader, text).batch_key is not None
 
 
@@ -272,7 +272,7 @@ def test_an_object_that_shrank_is_noticed_by_known_requests(regions, owned):
 
 def test_what_is_known_keeps_no_memory(regions, shared):
     more = shared(64)
-    regions.register_system("s", more.key, 0, 64)
+    regions.add(regions.open_system("s", more.key, 0, 64))
     text = in_regions(at(0, "s"), at(32, "s"))
     reader = acquainted_with(regions, text)
     assert decode(reader, text).batch_key is not None
