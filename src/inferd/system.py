@@ -15,7 +15,7 @@ import tempfile
 import threading
 from typing import TYPE_CHECKING, Final
 
-from inferd_worker.confinement import landlock, system_calls
+from inferd_worker.confinement import landlock, seccomp
 
 if TYPE_CHECKING:
     import subprocess
@@ -137,8 +137,8 @@ def missing_for_confinement() -> str:
     if not IS_LINUX:
         return f"this is {sys.platform}"
     machine = os.uname().machine
-    if machine not in system_calls.MACHINES:
-        return f"this machine is {machine}, expected {' or '.join(system_calls.MACHINES)}"
+    if machine not in seccomp.MACHINES:
+        return f"this machine is {machine}, expected {' or '.join(seccomp.MACHINES)}"
     version = landlock.version() if _has("landlock") else 0
     if not version:
         return "this kernel has none, or it is turned off"

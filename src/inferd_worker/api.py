@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import current
+from .pb_utils.calls import current_calls
 from .pb_utils.config import (
     TRITON_STRING_TO_NUMPY,
     ModelConfig,
@@ -57,7 +57,7 @@ deserialize_byte_tensor = deserialize_bytes_tensor
 
 def get_model_dir() -> str:
     """Return the folder of the version being served."""
-    return current.calls().version_folder
+    return current_calls().version_folder
 
 
 def load_model(model_name: str, config: str = "", files: dict[str, Any] | None = None) -> None:
@@ -70,20 +70,20 @@ def load_model(model_name: str, config: str = "", files: dict[str, Any] | None =
         name.removeprefix("file:"): bytes(content).hex()
         for name, content in (files or {}).items()
     }
-    current.calls().command(
+    current_calls().command(
         "load", text_given(model_name, "model_name"), text_given(config, "config"), sent
     )
 
 
 def unload_model(model_name: str, unload_dependents: bool = False) -> None:
     """Unload a model of this server."""
-    current.calls().command("unload", text_given(model_name, "model_name"), bool(unload_dependents))
+    current_calls().command("unload", text_given(model_name, "model_name"), bool(unload_dependents))
 
 
 def is_model_ready(model_name: str, model_version: str = "") -> bool:
     """Return whether a model of this server, or a version of it, can be called."""
     name = text_given(model_name, "model_name")
-    return bool(current.calls().command("is_ready", name, str(model_version)))
+    return bool(current_calls().command("is_ready", name, str(model_version)))
 
 
 __all__ = [

@@ -10,9 +10,10 @@ import signal
 import socket
 import sys
 
-from . import api, current
+from . import api
 from .arena import Arena, Received
 from .loop import serve
+from .pb_utils.calls import set_calls
 from .worker import Worker
 
 _PR_SET_PDEATHSIG = 1
@@ -28,7 +29,7 @@ def main(arguments: list[str]) -> None:
     sys.modules["triton_python_backend_utils"] = sys.modules["c_python_backend_utils"] = api
     sys.argv = [""]  # hide this program's arguments from the model
     worker = Worker(*inherit(arguments))
-    current.set_calls(worker.calls)
+    set_calls(worker.calls)
     worker.run(serve)
     with contextlib.suppress(BaseException):  # exceptions were already printed
         atexit._run_exitfuncs()  # a regular exit would wait for threads as well

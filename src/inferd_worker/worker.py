@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from . import packet
 from .arena import Arena, ArenaFull, Received
-from .handing import hand_over
 from .line import Line, LineClosed
 from .model import ModelFailed, complete, error_text, full, import_class, shown
 from .open import OpenRequest
 from .outbox import Outbox, refusal, window_share
-from .outcome import odd_item, wanted_again
+from .outcome import hand_over, odd_item, wanted_again
 from .pb_utils.calls import Calls, executing
 from .pb_utils.config import using_decoupled_model_transaction_policy
 from .pb_utils.error import TritonError, TritonModelException, kind_of

@@ -112,12 +112,10 @@ class MxnetBackend(ConvertedBackend):
         environment = Environment(variables=_VARIABLES)
         return WorkerPlan(
             model=config.name,
-            version=files.version,
+            files=files,
             settings=_settings(files, config, placement, library),
             make=partial(WorkerProcess, config.name, environment, Sizes()),
             start_timeout_s=self._context.load_timeout_s,
-            is_wanted=files.is_wanted,
-            look=files.look,
         )
 
 

@@ -158,6 +158,25 @@ class Calls:
             self.line.send(packet.CREDIT, [], None, (pending.number, 0, 0))
 
 
+# A list, which can be filled without `global`; a module that is copied for a thread has its own.
+_current: list[Calls] = []
+
+
+def current_calls() -> Calls:
+    """Return the calls of this process, for module-level functions.
+
+    Raises TritonModelException outside of a process that runs a model.
+    """
+    if not _current:
+        raise TritonModelException("this works only where a server runs the model")
+    return _current[0]
+
+
+def set_calls(one: Calls) -> None:
+    """Make `one` the calls of this process."""
+    _current[:] = [one]
+
+
 def _read(what: list[Any], data: Any) -> Any:
     """Return the response that a reply describes, or the value."""
     kind, *rest = what

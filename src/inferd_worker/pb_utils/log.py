@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from .. import current
+from .calls import current_calls
 
 
 class _LogLevel(enum.IntEnum):
@@ -27,7 +27,7 @@ class Logger:
     @staticmethod
     def log(message: Any, level: int = _LogLevel.INFO) -> None:
         """Log at a level of this class."""
-        current.calls().log(int(_LogLevel(level)), str(message))
+        current_calls().log(int(_LogLevel(level)), str(message))
 
     @staticmethod
     def log_info(message: Any) -> None:

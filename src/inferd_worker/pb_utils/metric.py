@@ -7,7 +7,8 @@ import itertools
 import math
 from typing import TYPE_CHECKING
 
-from .. import current, packet
+from .. import packet
+from .calls import current_calls
 from .error import TritonModelException
 from .given import text_given
 
@@ -34,7 +35,7 @@ class MetricFamily:
         self._name = text_given(name, "the name of a MetricFamily")
         text = text_given(description, f"the description of MetricFamily '{self._name}'")
         self._kind = _Kind(kind)
-        current.calls().command("metric_family", self._name, text, self._kind.name.lower())
+        current_calls().command("metric_family", self._name, text, self._kind.name.lower())
 
     # The method's name is Triton's, hence the noqa.
     def Metric(  # noqa: N802
@@ -69,7 +70,7 @@ class Metric:
     ) -> None:
         self._kind = kind
         self._number = next(_numbers)
-        current.calls().command(
+        current_calls().command(
             "metric",
             self._number,
             family,
@@ -103,10 +104,10 @@ class Metric:
         if self._kind == _Kind.HISTOGRAM:
             raise TritonModelException("a histogram has no single value")
         # Infinity, which a gauge may reach, comes as a text.
-        return float(current.calls().command("metric_value", self._number))
+        return float(current_calls().command("metric_value", self._number))
 
     def _send(self, verb: str, value: float) -> None:
         if not math.isfinite(value):
             raise TritonModelException(f"a metric cannot {verb} {value}, which is no finite number")
         # Sent without waiting for an answer, so that counting costs a request next to nothing.
-        current.calls().line.send(packet.METRIC, [self._number, verb, float(value)])
+        current_calls().line.send(packet.METRIC, [self._number, verb, float(value)])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import current
 from ..compiled import mypyc_attr
 from ..packet import even_numbers, odd_numbers
 from .awaiting import Responses, begin_run
+from .calls import current_calls
 from .error import TritonModelException, WrongType, kind_of
 from .given import number_given, text_given
 from .response import InferenceResponseSender, as_json, checked_parameters
@@ -171,7 +171,7 @@ class InferenceRequest:
 
     def requested_output_names(self) -> set[str]:
         """Return the names of the requested outputs: all of them if none were requested by name."""
-        names = current.calls().output_names if self._outputs is None else self._outputs
+        names = current_calls().output_names if self._outputs is None else self._outputs
         return set(names)
 
     def preferred_memory(self) -> PreferredMemory | None:
@@ -213,13 +213,13 @@ class InferenceRequest:
 
         With `decoupled`, return an iterator over any number of responses.
         """
-        calls = current.calls()
+        calls = current_calls()
         pending = calls.send(self._describe, decoupled=bool(decoupled))
         return Responses(calls, pending) if decoupled else calls.wait(pending)
 
     def async_exec(self, decoupled: object = False) -> object:
         """Return an awaitable of the result of exec; several may run at once."""
-        return begin_run(current.calls(), self._describe, decoupled=bool(decoupled))
+        return begin_run(current_calls(), self._describe, decoupled=bool(decoupled))
 
     def _describe(self, payload: Payload, lender: Line | None) -> tuple[Any, int]:
         """See Describe."""

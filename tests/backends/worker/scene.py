@@ -3,15 +3,22 @@
 import asyncio
 import threading
 import time
+from pathlib import Path
 
 from line_peer import PATIENCE_S, Peer, PeerProcess, packed
 
 from inferd.backends.worker.instance import WorkerInstance
 from inferd.backends.worker.plan import WorkerPlan
+from inferd.core.interfaces import ModelFiles
 from inferd.core.request import InferRequest
 from inferd_worker import packet
 
 READY = packed(packet.READY, [[], None])
+
+
+def files_of(**more):
+    """Return the files of version 1 of a model that has none."""
+    return ModelFiles(Path(), 1, Path(), Path(), **more)
 
 
 class Scene:
@@ -29,8 +36,8 @@ class Scene:
         self.prepare = lambda process: None
         self.changes = 0
         self.made = threading.Event()
-        plan = {"start_timeout_s": PATIENCE_S} | more
-        self.instance = WorkerInstance(WorkerPlan("m", 1, {"a": 1}, self._make, **plan))
+        plan = {"files": files_of(), "start_timeout_s": PATIENCE_S} | more
+        self.instance = WorkerInstance(WorkerPlan("m", settings={"a": 1}, make=self._make, **plan))
         self.instance.on_change = self._note
 
     def _make(self, told):

@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,13 +14,15 @@ from inferd.backends.worker.host import Host
 from inferd.backends.worker.instance import WorkerInstance
 from inferd.backends.worker.plan import WorkerPlan
 from inferd.backends.worker.under_way import AHEAD_NS
-from inferd.core.interfaces import Opened
+from inferd.core.interfaces import ModelFiles, Opened
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd_worker import packet
 from inferd_worker.arena import Arena, Received
+
+FILES = ModelFiles(Path(), 1, Path(), Path())
 
 SIZE = 1 << 20
 FP32 = DataType.FP32
@@ -123,7 +126,7 @@ def started():
 
     def start(task="open_doubler", ahead=1, **more):
         settings = {"task": f"{__name__}:{task}", "model": "m", **more}
-        plan = WorkerPlan("m", 1, settings, ThreadProcess, start_timeout_s=30, ahead=ahead)
+        plan = WorkerPlan("m", FILES, settings, ThreadProcess, start_timeout_s=30, ahead=ahead)
         instance = WorkerInstance(plan)
         told = instance.start()
         made.append(instance)

@@ -4,6 +4,7 @@ import pytest
 
 from inferd.backends.worker.parameters import check_in_server, runs_in_server, setting, timeout_s
 from inferd.config.model import ModelConfig
+from inferd.core.interfaces import BackendContext
 from inferd.errors import InvalidConfig
 
 
@@ -27,7 +28,8 @@ def config_of(**parameters):
     ],
 )
 def test_the_model_says_where_it_runs_and_else_its_backends_setting(parameters, settings, expected):
-    assert runs_in_server(config_of(**parameters), settings) is expected
+    context = BackendContext(settings=settings)
+    assert runs_in_server(config_of(**parameters), context) is expected
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,7 @@ def test_the_model_says_where_it_runs_and_else_its_backends_setting(parameters, 
 )
 def test_another_place_is_refused(parameters, settings, expected):
     with pytest.raises(InvalidConfig, match=expected):
-        runs_in_server(config_of(**parameters), settings)
+        runs_in_server(config_of(**parameters), BackendContext(settings=settings))
 
 
 def test_what_needs_a_process_of_its_own_is_refused_in_the_server():

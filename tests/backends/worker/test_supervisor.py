@@ -5,10 +5,9 @@ import threading
 
 import pytest
 from line_peer import PATIENCE_S, packed, result, taken_count
-from scene import READY, begun, played, until
+from scene import READY, begun, files_of, played, until
 
-from inferd.backends.worker.lines import MAX_LOGS_PER_S
-from inferd.backends.worker.rate import Rate
+from inferd.backends.worker.lines import MAX_LOGS_PER_S, Rate
 from inferd.backends.worker.supervisor import PATIENCE
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, InferdError, Unavailable
@@ -84,7 +83,7 @@ def test_a_start_has_its_time(scene):
 
 
 def test_a_start_nobody_wants_any_more_is_given_up(scene):
-    one = scene(None, is_wanted=lambda: False)
+    one = scene(None, files=files_of(is_wanted=lambda: False))
     with pytest.raises(Unavailable, match="model 'm' is being unloaded"):
         one.instance.start()
     assert one.process.has_ended.is_set()

@@ -5,8 +5,7 @@ import struct
 
 import pytest
 
-from inferd_worker.confinement.seccomp import program
-from inferd_worker.confinement.system_calls import MACHINES, NEWEST
+from inferd_worker.confinement.seccomp import MACHINES, NEWEST, program
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 ALLOWED = -1

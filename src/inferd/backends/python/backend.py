@@ -9,6 +9,8 @@ import msgspec
 
 from inferd.backends.python.code import check_code, code_folders
 from inferd.backends.python.thread import ModelThread
+from inferd.backends.worker.calls import WorkerCalls
+from inferd.backends.worker.commands import Loads
 from inferd.backends.worker.environments.cache import DEFAULT_COUNT
 from inferd.backends.worker.environments.choice import (
     CACHE_SETTING,
@@ -18,9 +20,8 @@ from inferd.backends.worker.environments.choice import (
 )
 from inferd.backends.worker.environments.environment import Environment
 from inferd.backends.worker.hosted import merged
-from inferd.backends.worker.instance import WorkerInstance
-from inferd.backends.worker.model_calls.calls import WorkerCalls
-from inferd.backends.worker.model_calls.loads import Loads
+from inferd.backends.worker.instance import WorkerInstance, result_of
+from inferd.backends.worker.message import reshapes_of
 from inferd.backends.worker.parameters import (
     RETRY_PARAMETER,
     check_in_server,
@@ -31,7 +32,6 @@ from inferd.backends.worker.parameters import (
 )
 from inferd.backends.worker.plan import AHEAD, Make, WorkerPlan, python_settings
 from inferd.backends.worker.process import Sizes, WorkerProcess
-from inferd.backends.worker.reshapes import reshapes_of
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on
 from inferd.config.pbtxt import parse_json
@@ -111,11 +111,8 @@ class PythonBackend:
         if _MARK not in source and _CLASS in source:
             return config
         # In a worker of its own, as the method is the user's code and may not return.
-        instance = WorkerInstance(self._plan(files, config, Placement("auto_complete"), "complete"))
-        try:
-            completed = instance.start()
-        finally:
-            instance.close()
+        plan = self._plan(files, config, Placement("auto_complete"), "complete")
+        completed = result_of(plan)
         if completed is None:
             return config
         return merged(config, parse_json(completed, "auto_complete_config"))
@@ -136,9 +133,7 @@ class PythonBackend:
 
     def is_in_worker(self, config: ModelConfig) -> bool:
         """Return whether a model runs in worker processes. Raises InvalidConfig."""
-        context = self._context
-        is_confined = context.confinement is not None
-        return not runs_in_server(config, context.settings, is_confined=is_confined)
+        return not runs_in_server(config, self._context)
 
     def _with_code(self, files: ModelFiles) -> ModelFiles:
         """Return `files` with the file of the class. Raises InvalidConfig if it is not there."""
@@ -172,14 +167,12 @@ class PythonBackend:
             make = partial(ModelThread, config.name, files, sizes)
         return WorkerPlan(
             model=config.name,
-            version=files.version,
+            files=files,
             settings=python_settings(
                 task, files, config, placement, files.file, code_folders(files)
             ),
             make=make,
             start_timeout_s=min(start_s or context.load_timeout_s, context.load_timeout_s),
-            is_wanted=files.is_wanted,
-            look=files.look,
             timeout_s=timeout_s(config),
             ahead=_ahead(config),
             answers_each=True,

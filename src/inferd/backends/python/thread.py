@@ -85,7 +85,7 @@ class ModelThread(WorkerProcess):
         received = arena.Received(fds[0], sizes.arena, sizes.most, writable=True)
         outgoing = arena.Arena(fds[1], sizes.arena, sizes.most)
         worker = modules.ours("worker").Worker(sock, outgoing, received, modules.find_class)
-        modules.ours("current").set_calls(worker.calls)
+        modules.ours("pb_utils.calls").set_calls(worker.calls)
         try:
             worker.run(modules.ours("loop").serve)
         finally:

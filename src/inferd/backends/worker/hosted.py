@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from inferd.backends.worker.environments.environment import Environment
-from inferd.backends.worker.instance import WorkerInstance
+from inferd.backends.worker.instance import WorkerInstance, result_of
 from inferd.backends.worker.parameters import RETRY_PARAMETER, memory_bytes, timeout_s
 from inferd.backends.worker.plan import AHEAD, WorkerPlan
 from inferd.backends.worker.process import Sizes, WorkerProcess
@@ -38,11 +38,7 @@ class HostedModels:
         """Have a worker complete `config`; see Backend.complete."""
         # A process of its own, ended at once: to look at the model must not
         # bring the framework into the server.
-        instance = WorkerInstance(self._plan(files, config, Placement("complete"), _COMPLETE))
-        try:
-            reply = instance.start()
-        finally:
-            instance.close()
+        reply = result_of(self._plan(files, config, Placement("complete"), _COMPLETE))
         assert reply is not None  # what complete_hosted says
         said = json.loads(reply)
         completed = parse_json(json.dumps(said["config"]), "what the worker says")
@@ -60,11 +56,7 @@ class HostedModels:
             file = Path(folder) / "model.onnx"
             plan = self._plan(files, config, Placement("convert"), _CONVERT, folder)
             plan.settings["converted"] = str(file)
-            instance = WorkerInstance(plan)
-            try:
-                said = instance.start()
-            finally:
-                instance.close()
+            said = result_of(plan)
             log.info("model '%s' version %d: %s", config.name, files.version, said)
             return file.read_bytes()
 
@@ -78,7 +70,7 @@ class HostedModels:
         environment = Environment(path=(source,), main=_MAIN, confinement=confinement)
         return WorkerPlan(
             model=config.name,
-            version=files.version,
+            files=files,
             settings={
                 "task": task,
                 "model": config.name,
@@ -97,8 +89,6 @@ class HostedModels:
                 WorkerProcess, config.name, environment, Sizes(memory=memory_bytes(config))
             ),
             start_timeout_s=self._context.load_timeout_s,
-            is_wanted=files.is_wanted,
-            look=files.look,
             timeout_s=timeout_s(config),
             ahead=1 if timeout_s(config) else AHEAD,  # the server measures from when it is sent
             answers_each=True,

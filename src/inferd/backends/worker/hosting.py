@@ -36,6 +36,9 @@ class HostedBackend:
     `place` is where a model runs by default: "worker" or "server".
     """
 
+    # An instance in a worker says that it is not bounded.
+    traits = Traits(is_bounded=True, is_concurrent=True, joins=True)
+
     def __init__(self, target: str, packages: Sequence[str], place: str = "worker") -> None:
         for package in packages:
             # Looked for, not imported: the import belongs to the worker.
@@ -45,11 +48,6 @@ class HostedBackend:
         self._place = place
         self._here: Backend | None = None
         self._context = BackendContext()
-
-    @property
-    def traits(self) -> Traits:
-        """See Backend.traits. An instance in a worker says that it is not bounded."""
-        return Traits(is_bounded=True, is_concurrent=True, joins=True)
 
     def connect(self, context: BackendContext) -> None:
         """See ConnectedBackend.connect."""
@@ -85,7 +83,7 @@ class HostedBackend:
 
         Raises InvalidConfig if the configuration wants to run it in one, too.
         """
-        if not runs_in_server(config, {}, "server"):
+        if not runs_in_server(config, BackendContext(), "server"):
             msg = (
                 f"model '{config.name}': converted to ONNX it runs in the server, but a parameter "
                 f"of it needs a process of its own: serve what 'inferd convert' writes instead"
@@ -112,6 +110,4 @@ class HostedBackend:
 
     def is_in_worker(self, config: ModelConfig) -> bool:
         """Return whether a model runs in worker processes. Raises InvalidConfig."""
-        context = self._context
-        is_confined = context.confinement is not None
-        return not runs_in_server(config, context.settings, self._place, is_confined=is_confined)
+        return not runs_in_server(config, self._context, self._place)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from inferd.backends.worker.calls import WorkerCalls
 from inferd.backends.worker.document import (
     DECODERS,
     Answers,
@@ -24,13 +25,18 @@ from inferd.backends.worker.document import (
     Said,
     Started,
 )
-from inferd.backends.worker.failure import Lost, Untaken
 from inferd.backends.worker.link import NO_LOANS, LinkClosed, Loans
-from inferd.backends.worker.message import ResultReader, describe_request, placed, response_of
-from inferd.backends.worker.model_calls.calls import WorkerCalls
-from inferd.backends.worker.model_calls.replies import Caller
+from inferd.backends.worker.message import (
+    Lost,
+    ResultReader,
+    Untaken,
+    describe_request,
+    placed,
+    response_of,
+)
 from inferd.backends.worker.plan import WorkerPlan
 from inferd.backends.worker.readiness import Readiness
+from inferd.backends.worker.replies import Caller
 from inferd.backends.worker.supervisor import Supervisor
 from inferd.backends.worker.under_way import Deliver, RunningBatch, RunningStream, joined
 from inferd.core.interfaces import Outcome
@@ -60,7 +66,7 @@ class WorkerInstance(Supervisor):
         super().__init__(plan)
         self.retries = plan.retries
         self._calls = calls(self) if calls is not None else None
-        self._version = str(plan.version)
+        self._version = str(plan.files.version)
         self._numbers = 0
         self._batches: dict[int, RunningBatch] = {}
         self._places: dict[int, tuple[RunningBatch, int]] = {}
@@ -187,7 +193,7 @@ class WorkerInstance(Supervisor):
             self.send(packet.CREDIT, [[[number, stream.taken]]])
             stream.taken = 0
 
-    def trace_of(self, number: int) -> "Trace | None":
+    def _trace_of(self, number: int) -> "Trace | None":
         """Return the trace of a request in execution, if it is traced."""
         if stream := self._streams.get(number):
             return stream.request.trace
@@ -220,7 +226,8 @@ class WorkerInstance(Supervisor):
             link.expects = self.running_count > 1  # with one left, it may not be there yet
         elif kind == packet.CALL:
             if self._calls is not None:
-                self._calls.receive_call(document, data, numbers)
+                trace = self._trace_of(numbers[1]) if numbers[1] else None
+                self._calls.receive_call(document, data, numbers[0], trace)
         elif kind in DECODERS:
             content = DECODERS[kind](document)
             link.settle(content.released)
@@ -438,6 +445,15 @@ class WorkerInstance(Supervisor):
             self._waiting.append(changed.set)
             await changed.wait()
         return self.begin_stream(request, deliver)
+
+
+def result_of(plan: WorkerPlan) -> str | None:
+    """Return the result of START in a process that is ended at once. Raises InferdError."""
+    instance = WorkerInstance(plan)
+    try:
+        return instance.start()
+    finally:
+        instance.close()
 
 
 def _call(

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import MAX_SHOWN, number
 from inferd.config.parameter_names import EXECUTION_TIMEOUT, PROCESS
+from inferd.core.interfaces import BackendContext
 from inferd.errors import InvalidConfig
 
 PROCESS_SETTING = "process"
@@ -19,32 +20,27 @@ MEMORY_PARAMETER = "inferd_memory_limit_bytes"
 _OFF = ("", "0", "false")
 
 
-def runs_in_server(
-    config: ModelConfig,
-    settings: Mapping[str, str],
-    default: str = "worker",
-    *,
-    is_confined: bool = False,
-) -> bool:
+def runs_in_server(config: ModelConfig, context: BackendContext, default: str = "worker") -> bool:
     """Return whether the model runs in the server's own process; `default` if nothing says so.
 
     One whose configuration has a parameter that only a worker can keep runs in a worker, unless it
-    says "server" itself. If workers are confined (`is_confined`), whatever may be code runs in one:
+    says "server" itself. If workers are confined, whatever may be code runs in one:
     models that do by default, and those with operators of their own. Raises InvalidConfig.
     """
     what = f"parameter {PROCESS}"
     where = config.parameters.get(PROCESS)
     if where is None:
         what = f"setting {PROCESS_SETTING} of its backend"
-        where = settings.get(PROCESS_SETTING, default)
+        where = context.settings.get(PROCESS_SETTING, default)
         # The backend's setting is for all models; what one of them needs to be kept goes before it.
         if where == "server" and _parameter_for_worker(config):
             return False
     if where not in ("server", "worker"):
         msg = f"model '{config.name}': {what} is '{where}', expected server or worker"
         raise InvalidConfig(msg, ("parameters", PROCESS))
-    if is_confined and where == "server" and (default == "worker" or config.model_operations):
-        if PROCESS in config.parameters or PROCESS_SETTING in settings:
+    may_be_code = default == "worker" or config.model_operations
+    if context.confinement is not None and where == "server" and may_be_code:
+        if PROCESS in config.parameters or PROCESS_SETTING in context.settings:
             msg = (
                 f"model '{config.name}': {what} is server, but a model that may be code runs in a "
                 f"worker process with --confine-workers=on"

@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 
 from inferd.backends.worker.document import StartSettings
+from inferd.backends.worker.message import Reshapes
 from inferd.backends.worker.process import WorkerProcess
-from inferd.backends.worker.reshapes import Reshapes
 from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import to_json
-from inferd.core.interfaces import ModelFiles, Placement, always, unseen
+from inferd.core.interfaces import ModelFiles, Placement
 
 AHEAD = 16
 """The most executions a worker may be given at once, if they are short."""
@@ -22,24 +22,21 @@ Make = Callable[[Callable[[str, bool], None]], WorkerProcess]
 
 
 class WorkerPlan(msgspec.Struct, frozen=True):
-    """How one worker is run: `settings` is the document of START.
+    """How one worker is run, for a version in `files`: `settings` is the document of START.
 
-    `timeout_s` bounds an execution, 0 for no limit; `start_timeout_s` bounds the start, which is
-    given up once `is_wanted` returns False. With `retries`, requests lost with a process run once
-    more. `ahead` is how many executions the worker may be given at once; if it answers each before
-    it begins the next (`answers_each`), those behind the first had not begun when a process ends.
-    `look` is that of the model's files: a process that starts later must find the same.
-    `reshapes` are for a worker that does not know its configuration. `growth_setting` is the
-    backend's setting that gives it more shared memory, if any.
+    `timeout_s` bounds an execution, 0 for no limit; `start_timeout_s` bounds the start. With
+    `retries`, requests lost with a process run once more. `ahead` is how many executions the worker
+    may be given at once; if it answers each before it begins the next (`answers_each`), those
+    behind the first had not begun when a process ends. A process that starts later must find the
+    same files. `reshapes` are for a worker that does not know its configuration. `growth_setting`
+    is the backend's setting that gives it more shared memory, if any.
     """
 
     model: str
-    version: int
+    files: ModelFiles
     settings: StartSettings
     make: Make
     start_timeout_s: float
-    is_wanted: Callable[[], bool] = always
-    look: Callable[[], frozenset[str]] = unseen
     timeout_s: float = 0.0
     retries: bool = False
     ahead: int = 1

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from inferd import system
 from inferd.backends.worker.descendants import VARIABLE, end_descendants
 from inferd.backends.worker.environments.environment import ON_PATH, Environment
-from inferd.backends.worker.rate import Rate
+from inferd.backends.worker.lines import Rate
 from inferd.errors import BackendFailed, Unsupported
 from inferd_worker.arena import Arena, Received
 

@@ -130,7 +130,7 @@ class Supervisor:
 
     def _check_files(self) -> None:
         """Raise BackendFailed unless the files are those of the first start."""
-        seen = self.plan.look()
+        seen = self.plan.files.look()
         if self._seen is None:
             self._seen = seen
         # A model may add files of its own, such as a cache; only what was there must be the same.
@@ -152,7 +152,7 @@ class Supervisor:
                     f"{plan.start_timeout_s:g} s; what it does at that time is initialize"
                 )
                 raise BackendFailed(msg)
-            if self._is_closing or not plan.is_wanted():
+            if self._is_closing or not plan.files.is_wanted():
                 msg = f"model '{plan.model}' is being unloaded"
                 raise Unavailable(msg)
             has_ended = process.has_ended.is_set()  # checked first, so its last packets are read

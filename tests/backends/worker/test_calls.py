@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from inferd.aio.promise import Promise
+from inferd.backends.worker.calls import WorkerCalls
+from inferd.backends.worker.commands import Loads
 from inferd.backends.worker.document import Command, Content
-from inferd.backends.worker.model_calls.calls import WorkerCalls
-from inferd.backends.worker.model_calls.loads import Loads
 from inferd.core.interfaces import BackendContext
 from inferd.core.request import InferResponse
 from inferd.observe.custom import CustomMetrics
@@ -107,7 +107,7 @@ def test_a_call_hears_that_it_is_given_up_before_its_task_has_begun(how):
 
     async def call_and_give_up():
         calls = calls_of(BackendContext(models=models), reads_on=asyncio.get_running_loop())
-        calls.receive_call(CALL, b"", (1, 0, 0))
+        calls.receive_call(CALL, b"", 1, None)
         if how == "end":
             calls.end()
         else:
@@ -119,13 +119,13 @@ def test_a_call_hears_that_it_is_given_up_before_its_task_has_begun(how):
 
 
 def test_a_call_that_nobody_waits_for_any_more_is_no_call(monkeypatch):
-    monkeypatch.setattr("inferd.backends.worker.model_calls.calls.MAX_CALLS", 1)
+    monkeypatch.setattr("inferd.backends.worker.calls.MAX_CALLS", 1)
     models = Waiting()
 
     async def call_and_hang_up():
         calls = calls_of(BackendContext(models=models), reads_on=asyncio.get_running_loop())
         for number in range(3):
-            calls.receive_call(CALL, b"", (number, 0, 0))
+            calls.receive_call(CALL, b"", number, None)
             calls.receive(packet.HANG_UP, Content([]), number)
 
     asyncio.run(call_and_hang_up())
@@ -157,7 +157,7 @@ def test_inputs_that_are_not_where_they_are_said_to_be_end_their_call_alone(
         asked = ["other", -1, "", [["X", "FP32", [2], *place]], [], None, 0, 0, 0, 0]
         document = msgspec.json.encode([[], asked, False, []])
         for number in (1, 2):  # the second time it was read before
-            calls.receive_call(document, data, (number, 0, 0))
+            calls.receive_call(document, data, number, None)
 
     asyncio.run(call())
     kinds = [(number, document[1][0]) for _, document, _, number in said]

@@ -11,12 +11,13 @@ import inspect
 import logging
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from inferd.aio.driver import Driver, cancel_soon
 from inferd.aio.promise import driven
+from inferd.backends.worker.commands import Commands, Loads
 from inferd.backends.worker.document import (
     CalledRequest,
     Command,
@@ -33,14 +34,15 @@ from inferd.backends.worker.message import (
     placed,
     places_of,
 )
-from inferd.backends.worker.model_calls.commands import Commands
-from inferd.backends.worker.model_calls.loads import Loads
-from inferd.backends.worker.model_calls.replies import Caller, Replies
-from inferd.backends.worker.model_calls.stream import answer_stream
+from inferd.backends.worker.replies import Caller, Replies
+from inferd.backends.worker.stream import answer_stream
 from inferd.core.interfaces import BackendContext, Models
 from inferd.core.request import InferRequest, Sequence, WantedOutput
 from inferd.errors import InvalidRequest, Unsupported
 from inferd_worker import packet
+
+if TYPE_CHECKING:
+    from inferd.observe.tracing.trace import Trace
 
 MAX_NESTING = 16
 """The most models that may wait for each other in a chain."""
@@ -146,8 +148,8 @@ class WorkerCalls:
         elif kind in (packet.CREDIT, packet.HANG_UP):
             self._note(kind, number)
 
-    def receive_call(self, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:
-        """Take a CALL; `numbers` are those of its header."""
+    def receive_call(self, document: bytes, data: Any, number: int, trace: "Trace | None") -> None:
+        """Take the CALL `number`; it belongs to the `trace`, if any."""
         wish = self._wishes.get(document)
         if wish is None:
             wish = Wish(msgspec.json.decode(document, type=DescribedCall), self._model)
@@ -156,7 +158,6 @@ class WorkerCalls:
         if wish.blocks or wish.released:
             # The model holds the blocks of ours that a call names until the call is answered.
             loans = self._caller.settle(wish.released, wish.blocks)
-        number, made_for = numbers[0], numbers[1]
         models = self._context.models
         try:
             if models is None:
@@ -166,8 +167,7 @@ class WorkerCalls:
         except Exception as error:  # noqa: BLE001  reported to the caller
             self._replies.fail(number, wish.called.model, error)
             return
-        if made_for:
-            request.trace = self._caller.trace_of(made_for)
+        request.trace = trace
         if wish.is_decoupled:
             # A decoupled model may go on after an error, and the caller gets each as a response.
             request.takes_errors = True

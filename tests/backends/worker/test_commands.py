@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferd.backends.worker.model_calls.loads import Loads
+from inferd.backends.worker.commands import Loads
 from inferd.errors import InvalidRequest
 
 

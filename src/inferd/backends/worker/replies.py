@@ -14,7 +14,6 @@ from inferd_worker.arena import ArenaFull
 
 if TYPE_CHECKING:
     from inferd.backends.worker.plan import WorkerPlan
-    from inferd.observe.tracing.trace import Trace
 
 log = logging.getLogger("inferd.model")
 
@@ -36,10 +35,6 @@ class Caller(Protocol):
 
     def settle(self, released: list[int], named: Collection[int]) -> Loans:
         """See Link.settle."""
-        ...
-
-    def trace_of(self, number: int) -> "Trace | None":
-        """Return the trace of a request in execution, if it is traced."""
         ...
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import aclosing
 
-from inferd.backends.worker.model_calls.replies import Replies
+from inferd.backends.worker.replies import Replies
 from inferd.core.interfaces import Models
 from inferd.core.request import InferRequest, InferResponse
 

@@ -1,6 +1,6 @@
 """How many lines a worker may log in a second."""
 
-from inferd.backends.worker.rate import Rate
+from inferd.backends.worker.lines import Rate
 
 
 class Clock:
