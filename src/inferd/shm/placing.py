@@ -67,7 +67,12 @@ def _fitting(
         view = tensor.view()
         place = places.get(tensor.name)
         if place is not None and len(view) > len(place.view):
-            raise _no_room(tensor.name, len(view), place)
+            msg = (
+                f"shared memory size specified with the request for output '{tensor.name}' "
+                f"({len(place.view)} bytes) should be at least {len(view)} bytes to hold the "
+                f"results"
+            )
+            raise RegionFailed(msg)
         views.append(view)
     return places, views
 
@@ -91,7 +96,7 @@ def _placed(
         data: object = tensor.data
         place = places.get(tensor.name)
         if place is not None:
-            _fill(place, view, is_there=_is_there(data, place))
+            _fill(place, data, view)
             data = b""
         elif _is_shared(view, spans):
             data = _copied(tensor.name, view)
@@ -116,21 +121,17 @@ def _copied(name: str, data: memoryview) -> memoryview:
     return copy.data
 
 
-def _fill(place: Span, data: memoryview, *, is_there: bool) -> None:
-    """Copy `data` to its place, unless the backend has put it there itself."""
-    size_bytes = len(data)
+def _fill(place: Span, data: object, view: memoryview) -> None:
+    """Copy `data`, bytes of which are `view`, to its place, unless it is there already."""
+    size_bytes = len(view)
+    is_there = isinstance(data, np.ndarray) and _address(data) == _address(_bytes_of(place.view))
     if not is_there and size_bytes > INLINE_BYTES:  # numpy releases the interpreter lock
-        np.copyto(_bytes_of(place.view)[:size_bytes], _bytes_of(data))
+        np.copyto(_bytes_of(place.view)[:size_bytes], _bytes_of(view))
     elif not is_there:
-        place.view[:size_bytes] = data
+        place.view[:size_bytes] = view
     # Memory of a GPU: what was written is a copy on the CPU.
     if place.is_copy:
         place.flush(size_bytes)
-
-
-def _is_there(data: object, place: Span) -> bool:
-    """Return whether the backend has written its array directly into the place."""
-    return isinstance(data, np.ndarray) and _address(data) == _address(_bytes_of(place.view))
 
 
 def _address(data: Array) -> int:
@@ -145,10 +146,3 @@ def _is_shared(data: memoryview, spans: list[Span]) -> bool:
 
 def _bytes_of(view: memoryview) -> Array:
     return np.frombuffer(view, np.uint8)
-
-
-def _no_room(name: str, size_bytes: int, place: Span) -> RegionFailed:
-    return RegionFailed(
-        f"shared memory size specified with the request for output '{name}' "
-        f"({len(place.view)} bytes) should be at least {size_bytes} bytes to hold the results"
-    )

@@ -177,16 +177,10 @@ def program(machine: str) -> list[Step]:
         not_there,
     ]
     for number, rule in rules_of(machine):
-        body = _body(rule)
+        body = [step for words in rule.unless for step in _allowed_if(words)]
+        body.append((_RETURN, 0, 0, _ERROR | rule.error))
         steps += [(_IF_EQUAL, 0, len(body), number), *body]
     return [*steps, (_RETURN, 0, 0, _ALLOW)]
-
-
-def _body(rule: Rule) -> list[Step]:
-    steps: list[Step] = []
-    for words in rule.unless:
-        steps += _allowed_if(words)
-    return [*steps, (_RETURN, 0, 0, _ERROR | rule.error)]
 
 
 def _allowed_if(words: tuple[Word, ...]) -> list[Step]:

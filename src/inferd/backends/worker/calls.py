@@ -62,16 +62,7 @@ class Wish:
     `blocks` are the blocks of our memory that it names.
     """
 
-    __slots__ = (
-        "_callers",
-        "_outputs",
-        "_places",
-        "_version",
-        "blocks",
-        "called",
-        "is_decoupled",
-        "released",
-    )
+    __slots__ = ("_callers", "_places", "_version", "blocks", "called", "is_decoupled", "released")
 
     def __init__(self, call: DescribedCall, model: str) -> None:
         self.released = call.released
@@ -83,7 +74,6 @@ class Wish:
         version = str(called.version)
         # Triton's API has -1 for whichever version is the newest.
         self._version = "" if version == "-1" else version
-        self._outputs = called.outputs or []
         self.blocks = blocks_of(called.inputs)
         self._places: Places | None = None  # of the inputs, once they are wanted
 
@@ -105,7 +95,7 @@ class Wish:
             self._version,
             called.id,
             placed(self._places, data, loans),
-            [WantedOutput(name) for name in self._outputs],
+            [WantedOutput(name) for name in called.outputs] if called.outputs else [],
             dict(called.parameters) if called.parameters else {},
         )
         # A model may send anything; the engine counts on what the wire codecs have checked for

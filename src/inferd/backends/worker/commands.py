@@ -1,4 +1,4 @@
-"""Loads: which models wait for others to be loaded while they are being loaded themselves.
+"""Commands: what a worker's model has the server do, apart from requests to other models.
 
 A model's initialize may load another model, whose initialize may load a third. In a cycle all
 would wait for each other until their starts time out, so the load that would close the cycle
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Loads:
-    """The waiting models of one backend, and those they wait for."""
+    """The models of one backend that wait for loads while they are loaded, and those loads."""
 
     def __init__(self) -> None:
         self._awaited: defaultdict[str, list[str]] = defaultdict(list)  # one entry per instance
@@ -97,18 +97,23 @@ class Commands:
 
     def run(self, number: int, command: Command) -> None:
         """Carry out the command `number`, and answer it."""
-        replies = self._replies
-        try:
-            if command.verb in ("load", "unload"):
-                self._begin(number, self._control(number, command))
-                return
+        if command.verb in ("load", "unload"):
+            self._begin(number, self._control(number, command))
+            return
+        with self._refusing(number):
             value = self._value(command.verb, command.arguments)
+            self._replies.reply(number, [True, ["value", value]])
+
+    @contextmanager
+    def _refusing(self, number: int) -> Iterator[None]:
+        """Answer the command `number` with the error, if there is one."""
+        try:
+            yield
         except InferdError as error:
-            replies.refuse(number, error)
-        except Exception as error:  # noqa: BLE001  the arguments may be anything
-            replies.refuse(number, InvalidRequest(foreign_text(error)))
-        else:
-            replies.reply(number, [True, ["value", value]])
+            self._replies.refuse(number, error)
+        # The arguments may be anything, and without an answer the model would wait forever.
+        except Exception as error:  # noqa: BLE001
+            self._replies.refuse(number, InvalidRequest(foreign_text(error)))
 
     def _value(self, verb: str, arguments: list[Any]) -> Any:
         metrics = self._context.metrics
@@ -138,7 +143,7 @@ class Commands:
 
     async def _control(self, number: int, command: Command) -> None:
         replies, control = self._replies, self._context.control
-        try:
+        with self._refusing(number):
             if control is None:
                 msg = "there is no server here that could load models"
                 raise Unsupported(msg)
@@ -159,9 +164,4 @@ class Commands:
                 # Only while it starts does its own load wait for the other.
                 with self._loads.waiting(model, name) if is_starting else nullcontext():
                     await control.load(request)
-        except InferdError as error:
-            replies.refuse(number, error)
-        except Exception as error:  # noqa: BLE001  otherwise the model would wait forever
-            replies.refuse(number, InvalidRequest(foreign_text(error)))
-        else:
             replies.reply(number, [True, ["value", None]])

@@ -22,6 +22,8 @@ from inferd.backends.worker.document import (
     Answers,
     Content,
     DescribedAnswer,
+    Failed,
+    Logged,
     Said,
     Started,
 )
@@ -43,7 +45,7 @@ from inferd.core.interfaces import Outcome
 from inferd.core.request import InferRequest, InferResponse
 from inferd.core.rows import UNKNOWN, Verdict
 from inferd.core.traits import InstanceTraits
-from inferd.errors import InferdError, TooLarge, Unavailable
+from inferd.errors import BackendFailed, InferdError, TooLarge, Unavailable
 from inferd_worker import packet
 from inferd_worker.arena import ArenaFull, NeverFits
 
@@ -240,7 +242,13 @@ class WorkerInstance(Supervisor):
                 self._take_answer(answer.number, answer, data)
         elif isinstance(content, Said):
             self._readiness.say(is_ready=content.is_ready)
-        elif not self._receive_common(content) and self._calls is not None:
+        elif isinstance(content, Started):
+            self._started = content
+        elif isinstance(content, Failed):
+            self._started = BackendFailed(f"model '{self.plan.model}': {content.text}")
+        elif isinstance(content, Logged):
+            self.lines.packet(content)
+        elif self._calls is not None:
             self._calls.receive(kind, content, number)
 
     def _is_used(self) -> bool:

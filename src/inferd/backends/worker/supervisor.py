@@ -13,7 +13,6 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from inferd.backends.worker.document import Content, Failed, Logged, Started
 from inferd.backends.worker.lines import WorkerLines
 from inferd.backends.worker.link import CLOSED, Link, LinkClosed
 from inferd.backends.worker.plan import WorkerPlan
@@ -24,6 +23,8 @@ from inferd_worker import packet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from inferd.backends.worker.document import Started
 
 log = logging.getLogger("inferd.model")
 
@@ -348,18 +349,6 @@ class Supervisor:
         self.unavailable_reason = ""
         self._has_answered = False
         self._attach_link(loop)
-
-    def _receive_common(self, content: Content) -> bool:
-        """Take what every worker says; return whether it was that."""
-        if isinstance(content, Started):
-            self._started = content
-        elif isinstance(content, Failed):
-            self._started = BackendFailed(f"model '{self.plan.model}': {content.text}")
-        elif isinstance(content, Logged):
-            self.lines.packet(content)
-        else:
-            return False
-        return True
 
 
 def _delay_s(count: int, most_s: float) -> float:

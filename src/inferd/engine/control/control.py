@@ -87,8 +87,9 @@ class RepositoryControl:
         await in_daemon_thread(self._sources.close)
 
     def prints(self) -> Serves:
-        """Return prints of what serves; see LoadQueue.prints."""
-        return self._queue.prints()
+        """Return prints of what serves: see ModelVersions.prints, by model."""
+        found = {name: versions.prints for name, versions in self._queue.versions_of.items()}
+        return {name: prints for name, prints in found.items() if prints}
 
     def check_is_explicit(self) -> None:
         """Raise Unavailable unless clients may load and unload models."""

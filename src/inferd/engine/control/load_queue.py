@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from inferd.aio.thread import in_daemon_thread
-from inferd.core.processes import Serves
 from inferd.engine.loading.catalog import Catalog
 from inferd.engine.loading.load import Loader
 from inferd.engine.loading.model_versions import ModelVersions, close_served
@@ -114,8 +113,3 @@ class LoadQueue:
         # Those have been logged or answered where they belong.
         if error is not None and not isinstance(error, InferdError):
             log.error("a change of models failed", exc_info=error)
-
-    def prints(self) -> Serves:
-        """Return prints of what serves: see ModelVersions.prints, by model."""
-        found = {name: versions.prints for name, versions in self.versions_of.items()}
-        return {name: prints for name, prints in found.items() if prints}

@@ -136,7 +136,7 @@ class Catalog:
 
     def clear(self) -> list[Served]:
         """Remove everything; return what served."""
-        served = [one for model in self.models.values() for one in model.ready.values()]
+        served = self.served()
         self.models.clear()
         return served
 
@@ -200,8 +200,7 @@ class Catalog:
 
     def with_workers(self) -> list[Served]:
         """Return the versions that serve and have instances that can be asked how they are."""
-        served = [one for model in self.models.values() for one in model.ready.values()]
-        return [one for one in served if one.remote()]
+        return [one for one in self.served() if one.remote()]
 
     def is_ready(self, name: str, version: str) -> bool:
         """Tell whether the model, or that version of it, is ready. Raises ModelNotFound."""

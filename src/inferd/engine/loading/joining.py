@@ -73,29 +73,21 @@ def _wanted(why: str, verdict: Verdict) -> Joining:
 
 def tell_joining(config: ModelConfig, version: int, joining: Joining) -> None:
     """Log, if there is a choice, what was decided for a version that has just been loaded."""
-    model, reason = f"model '{config.name}' version {version}", joining.reason
+    reason, hint, level = joining.reason, "", logging.INFO
     if joining.is_risky:
-        log.warning(
-            "%s: requests are joined, and one client's data may change the answers to others: %s",
-            model,
-            reason,
-        )
-    elif joining.state == "joined" and reason:
-        log.info("%s: requests are joined: %s", model, reason)
+        what = "requests are joined, and one client's data may change the answers to others"
+        level = logging.WARNING
+    elif not reason:
+        return
+    elif joining.state == "joined":
+        what = "requests are joined"
     elif joining.state == "compared":
-        log.info(
-            "%s: each request runs alone until comparisons have shown that joining changes no "
-            "answer: %s",
-            model,
-            reason,
-        )
-    elif config.parameters.get(JOIN_PARAMETER) == "never":
-        log.info("%s: each request runs alone: %s", model, reason)
-    elif reason:
-        log.info(
-            "%s: each request runs alone: %s (to have requests joined all the same, give "
-            "dynamic_batching a size or a delay, or set parameter %s to always)",
-            model,
-            reason,
-            JOIN_PARAMETER,
-        )
+        what = "each request runs alone until comparisons have shown that joining changes no answer"
+    else:
+        what = "each request runs alone"
+        if config.parameters.get(JOIN_PARAMETER) != "never":
+            hint = (
+                f" (to have requests joined all the same, give dynamic_batching a size or a delay, "
+                f"or set parameter {JOIN_PARAMETER} to always)"
+            )
+    log.log(level, "model '%s' version %d: %s: %s%s", config.name, version, what, reason, hint)

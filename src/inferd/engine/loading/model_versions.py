@@ -8,7 +8,7 @@ When one fails to load, none takes over.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -229,33 +229,31 @@ class ModelVersions:
         )
 
     async def _load(
-        self, model: FoundModel, versions: Iterable[int]
+        self, model: FoundModel, versions: Sequence[int]
     ) -> tuple[list[Served], dict[int, str]]:
-        loads = {
-            number: asyncio.create_task(self._loader.load_in_thread(model, number))
-            for number in versions
-        }
+        loads = [
+            asyncio.create_task(self._loader.load_in_thread(model, number)) for number in versions
+        ]
         try:
             # All of them end before anything is decided, since a thread that loads cannot be
             # stopped.
-            await asyncio.gather(*loads.values(), return_exceptions=True)
+            ends = await asyncio.gather(*loads, return_exceptions=True)
         except asyncio.CancelledError:  # the server is shutting down
-            done = [load for load in loads.values() if load.done() and not load.cancelled()]
+            done = [load for load in loads if load.done() and not load.cancelled()]
             for load in done:
                 if load.exception() is None:
                     await close_served(load.result(), 0.0)
             raise
-        errors = {number: load.exception() for number, load in loads.items()}
-        loaded = [loads[number].result() for number, error in errors.items() if error is None]
+        loaded = [end for end in ends if isinstance(end, Served)]
         failures: dict[int, str] = {}
-        for number, error in errors.items():
-            if isinstance(error, InferdError):
-                failures[number] = error.message
-            elif error is not None:
+        for number, end in zip(versions, ends, strict=True):
+            if isinstance(end, InferdError):
+                failures[number] = end.message
+            elif isinstance(end, BaseException):
                 # An error that is none of ours is a mistake in here: nothing is kept of a load that
                 # it ended.
                 await _close_all(loaded)
-                raise error
+                raise end
         return loaded, failures
 
     async def _prepare(
@@ -376,15 +374,13 @@ class ModelVersions:
             self._draining -= Counter((number,))
             # The last of them says what became of the version.
             if not self._draining[number]:
-                self._set_unloaded(number, self._reasons.pop(number))
+                reason = self._reasons.pop(number)
+                row = self._catalog.versions_of(self.name).get(number)
+                if row is not None and row.state is ModelState.UNLOADING:
+                    self._set_state(number, ModelState.UNAVAILABLE, reason)
         upload = old.source.upload
         if upload is not None and upload.release():
             await in_daemon_thread(upload.discard)
-
-    def _set_unloaded(self, number: int, reason: str) -> None:
-        row = self._catalog.versions_of(self.name).get(number)
-        if row is not None and row.state is ModelState.UNLOADING:
-            self._set_state(number, ModelState.UNAVAILABLE, reason)
 
     def _after_drain(self, task: asyncio.Task[None]) -> None:
         self._drains.discard(task)

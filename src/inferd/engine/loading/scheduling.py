@@ -127,7 +127,8 @@ def build_scheduler(
     if not instances:
         return AbsentScheduler()
     are_concurrent = all(isinstance(one.alone, ConcurrentInstance) for one in instances)
-    if are_concurrent and not _is_scheduled(config):
+    is_batched = config.dynamic_batching is not None and not config.decoupled
+    if are_concurrent and not is_batched and config.sequence_batching is None:
         return ConcurrentScheduler(config.name, instances, counts)
 
     def execution_of(numbers: slice) -> Execution:
@@ -177,12 +178,6 @@ def choose_scheduler(
     if never_joins or given.joining.state == "compared":
         scheduler.run_alone()
     return scheduler
-
-
-def _is_scheduled(config: ModelConfig) -> bool:
-    """Tell whether requests are batched, or belong to sequences."""
-    batching = config.dynamic_batching is not None and not config.decoupled
-    return batching or config.sequence_batching is not None
 
 
 def as_executed(config: ModelConfig) -> ModelConfig:

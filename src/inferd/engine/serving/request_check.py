@@ -1,16 +1,18 @@
-"""RequestCheck: whether requests fit the configuration of a model, and what they leave out."""
+"""RequestCheck: whether requests fit the configuration of a model, and what they leave out.
 
-from collections.abc import Mapping, Sequence
+The errors for inputs that do not fit say what would.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on, takes_table
 from inferd.config.parameter_names import ANY_INPUT_NAME, DEFAULT_OUTPUTS
 from inferd.core.request import InferRequest, WantedOutput
 from inferd.engine.serving.raw import raw_input
-from inferd.engine.serving.refusals import Refusals, quoted
-from inferd.engine.serving.rule import TensorRule, are_named, only_of
+from inferd.engine.serving.rule import TensorRule, are_named, only_of, quoted
 from inferd.engine.serving.table import MOST_ROWS, decode_contents, is_single_column, row_count
-from inferd.errors import InvalidRequest
+from inferd.errors import InferdError, InvalidRequest
 from inferd.tensor.classification import check_classifiable
 from inferd.tensor.tensor import Tensor, dims_text
 
@@ -54,9 +56,7 @@ class RequestCheck:
         # "All inputs are there" is one comparison, without a set per request.
         self._all_bits = (1 << len(self._inputs)) - 1
         self._required = frozenset(i.name for i in config.input if not i.optional)
-        self._refusals = Refusals(
-            self._name, self._inputs, self._required, self._most_rows, config.max_batch_size
-        )
+        self._max_batch_size = config.max_batch_size
 
     def check(self, request: InferRequest) -> None:
         """Check `request`, put its wanted outputs in the model's order, and note its batch size.
@@ -95,7 +95,7 @@ class RequestCheck:
         for tensor in request.inputs:
             rule = rules.get(tensor.name) or self._renamed(request)
             if tensor.datatype is not rule.datatype:
-                raise self._refusals.datatype(tensor, rule)
+                raise self._wrong_datatype(tensor, rule)
             shape = tensor.shape
             # A comparison of tuples decides for fixed dims, without a call.
             if shape[rule.batch_dims :] != rule.fixed_dims and not rule.fits(shape):
@@ -103,7 +103,7 @@ class RequestCheck:
                 request.batch_key = None  # its shape has changed
             if rule.batch_dims and shape[0] != batch_size:
                 if batch_size is not None or not 1 <= shape[0] <= self._most_rows:
-                    raise self._refusals.batch(tensor, batch_size)
+                    raise self._wrong_batch(tensor, batch_size)
                 batch_size = shape[0]
             seen_bits |= rule.bit
         request.batch_size = batch_size or 1
@@ -124,19 +124,19 @@ class RequestCheck:
             if len({tensor.name for tensor in inputs}) < len(inputs) or (
                 len(rules) > 1 and {tensor.name for tensor in inputs} != rules.keys()
             ):
-                raise self._refusals.names(inputs)
+                raise self._wrong_names(inputs)
         elif len(rules) == 1:
             rule = rules.get(inputs[0].name) or self._renamed(request)
             shape = inputs[0].shape
             # Dims of one -1 are those of a model that does not tell what it takes.
             is_known = rule.dims != _ANY_WIDTH
             if is_known and not rule.fits(shape) and not is_single_column(shape, rule.dims):
-                raise self._refusals.shape(inputs[0], rule)
+                raise self._wrong_shape(inputs[0], rule)
         elif not self._takes_any_name:
-            raise self._refusals.names(inputs)
+            raise self._wrong_names(inputs)
         if self._batch_dims:
             if not 1 <= rows <= self._most_rows:
-                raise self._refusals.batch(inputs[0], None)
+                raise self._wrong_batch(inputs[0], None)
             request.batch_size = rows
         if request.outputs:
             self._check_outputs(request)
@@ -149,7 +149,7 @@ class RequestCheck:
         rule = self._only
         # Of several inputs one could only guess which is meant.
         if rule is None or len(request.inputs) > 1:
-            raise self._refusals.names(request.inputs)
+            raise self._wrong_names(request.inputs)
         request.inputs[0].name = rule.name
         request.batch_key = None  # its name has changed
         return rule
@@ -189,14 +189,14 @@ class RequestCheck:
         if rule.is_unranked and len(shape) >= rule.batch_dims and min(shape, default=0) >= 0:
             return
         if shape or rule.shape != (1,):
-            raise self._refusals.shape(tensor, rule)
+            raise self._wrong_shape(tensor, rule)
         tensor.shape = rule.shape
 
     def _check_absent(self, inputs: Sequence[Tensor]) -> None:
         """Check that `inputs`, all known, are each given once and lack only optional ones."""
         names = {tensor.name for tensor in inputs}
         if len(names) != len(inputs) or not names >= self._required:
-            raise self._refusals.names(inputs)
+            raise self._wrong_names(inputs)
 
     def _check_outputs(self, request: InferRequest) -> None:
         outputs = request.outputs
@@ -229,6 +229,97 @@ class RequestCheck:
             raise InvalidRequest(msg)
         return [names[name] for name in self._outputs if name in names]
 
+    # How each of these errors begins: docs/decisions/0024-error-texts.md.
+
+    def _wrong_names(self, inputs: Sequence[Tensor]) -> InferdError:
+        """Return the error for inputs of which one is unknown, missing, or given twice."""
+        names: set[str] = set()
+        for tensor in inputs:
+            if tensor.name in names:
+                return InvalidRequest(
+                    f"input '{tensor.name}' already exists in request, "
+                    f"model '{self._name}' takes {quoted(self._inputs)}, each once"
+                )
+            names.add(tensor.name)
+        least, most, count = len(self._required), len(self._inputs), len(names)
+        unknown, missing = names - self._inputs.keys(), self._required - names
+        but = f", but missing required input(s) {_listed(missing)}" if missing else ""
+        takes = "It takes"
+        if not least <= count <= most:
+            text = f"expected {most} inputs but got {count} inputs"
+            if least < most:
+                text = (
+                    f"expected number of inputs between {least} and {most} but got {count} inputs"
+                )
+            if unknown:
+                takes = f"It has no input {quoted(unknown)}, it takes"
+        elif unknown:
+            text = f"unexpected inference input {quoted(unknown)}"
+        else:
+            text, but = but.removeprefix(", but "), ""
+        plea = " Please provide all required input(s)." if missing else ""
+        return InvalidRequest(
+            f"{text} for model '{self._name}'. Got input(s) {_listed(names)}{but}.{plea} "
+            f"{takes} {quoted(self._inputs)}"
+        )
+
+    def _wrong_datatype(self, tensor: Tensor, rule: TensorRule) -> InferdError:
+        """Return the error for an input of another datatype."""
+        return InvalidRequest(
+            f"inference input '{tensor.name}' data-type is '{tensor.datatype.value}', "
+            f"but model '{self._name}' expects '{rule.datatype.value}'"
+        )
+
+    def _wrong_shape(self, tensor: Tensor, rule: TensorRule) -> InferdError:
+        """Return the error for an input of another shape, with a shape that would do."""
+        text = (
+            f"unexpected shape for input '{tensor.name}' for model '{self._name}'. "
+            f"Expected {dims_text(rule.shape)}, got {dims_text(tensor.shape)}"
+        )
+        return InvalidRequest(text + self._hint(rule, tensor.shape))
+
+    def _hint(self, rule: TensorRule, shape: tuple[int, ...]) -> str:
+        """Return what to send instead of `shape`, "" unless a 1 more or less makes it fit."""
+        if not rule.batch_dims:
+            # A client that has put a batch of one in front of a model without batches.
+            if shape[:1] != (1,) or not rule.fits(shape[1:]):
+                return ""
+            return f"; the model does not batch, leave out the 1 in front: {dims_text(shape[1:])}"
+        if rule.fits((1, *shape)):
+            return (
+                f"; the first dim is the batch size, put a 1 before your shape for one item: "
+                f"{dims_text((1, *shape))}"
+            )
+        # Rows of one value each, sent as a list: common with models of one column.
+        behind = (*shape, 1)
+        if rule.fits(behind) and 1 <= shape[0] <= self._most_rows:
+            return (
+                f"; the first dim is the batch size, put a 1 behind your shape for {shape[0]} "
+                f"item(s): {dims_text(behind)}"
+            )
+        return ""
+
+    def _wrong_batch(self, tensor: Tensor, batch_size: int | None) -> InferdError:
+        """Return the error for an input whose batch is too small, too large, or unlike others'.
+
+        `batch_size` is that of the inputs before it, None if it is the first.
+        """
+        size = tensor.shape[0]
+        if batch_size is not None:
+            return InvalidRequest(
+                f"input '{tensor.name}' batch size does not match other inputs for "
+                f"'{self._name}': it is {size}, that of another is {batch_size}"
+            )
+        if size > self._most_rows:
+            return InvalidRequest(
+                f"inference request batch-size must be <= {self._most_rows} for "
+                f"'{self._name}', that of input '{tensor.name}' is {size}"
+            )
+        return InvalidRequest(
+            f"input '{tensor.name}' has batch size {size}, model '{self._name}' "
+            f"takes 1 to {self._max_batch_size}"
+        )
+
 
 def _default_outputs(config: ModelConfig) -> dict[bool, list[WantedOutput]]:
     """Return the outputs of requests that name none, by whether these want binary data.
@@ -240,3 +331,7 @@ def _default_outputs(config: ModelConfig) -> dict[bool, list[WantedOutput]]:
     if not names:
         return {}
     return {binary: [WantedOutput(name, binary) for name in names] for binary in (False, True)}
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "[" + ",".join(f"'{name}'" for name in sorted(names)) + "]"

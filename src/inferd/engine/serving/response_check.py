@@ -10,8 +10,7 @@ from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on
 from inferd.config.parameter_names import FOUND_OUTPUTS
 from inferd.core.request import InferRequest, InferResponse, wanted_of
-from inferd.engine.serving.refusals import quoted
-from inferd.engine.serving.rule import TensorRule, are_named, expect
+from inferd.engine.serving.rule import TensorRule, are_named, expect, quoted
 from inferd.errors import BackendFailed
 from inferd.tensor.classification import Labels, classified, is_classifiable
 from inferd.tensor.tensor import Tensor

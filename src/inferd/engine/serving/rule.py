@@ -1,6 +1,6 @@
 """TensorRule: what a configuration says of one tensor, ready to be compared."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from inferd.config.model import ModelInput, ModelOutput
 from inferd.core.request import WantedOutput
@@ -73,3 +73,8 @@ def are_named(outputs: Sequence[Tensor | WantedOutput], rules: Sequence[TensorRu
         if output.name != rules[index].name:
             return False
     return True
+
+
+def quoted(names: Iterable[str]) -> str:
+    """Return `names` as errors list them."""
+    return ", ".join(f"'{name}'" for name in sorted(names)) or "none"

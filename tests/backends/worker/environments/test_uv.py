@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from inferd.backends.worker.environments.uv import Uv, find_uv
+from inferd.backends.worker.environments.uv import Uv
 from inferd.errors import InvalidConfig
 
 OFFLINE = "--no-index\n--find-links ../wheels\n"
@@ -12,7 +12,8 @@ OFFLINE = "--no-index\n--find-links ../wheels\n"
 
 @pytest.fixture
 def uv():
-    return Uv(find_uv("here"), 120)
+    """uv(folder) is the program as it is run there."""
+    return lambda folder: Uv(folder, 120, "here")
 
 
 @pytest.fixture
@@ -31,9 +32,9 @@ def source(tmp_path):
 @pytest.mark.slow
 def test_an_interpreter_is_found_by_path_version_and_range(uv, tmp_path):
     version = "{}.{}".format(*sys.version_info)
-    assert uv.interpreter(sys.executable, tmp_path, "here") == Path(sys.executable)
+    assert uv(tmp_path).interpreter(sys.executable) == Path(sys.executable)
     for wanted in (version, f"=={version}.*"):
-        found = uv.interpreter(wanted, tmp_path, "here")
+        found = uv(tmp_path).interpreter(wanted)
         own = [sys.executable, "-c", "import sys; print(sys.base_prefix)"]
         prefixes = [subprocess.check_output([python, *own[1:]]) for python in (own[0], found)]
         assert prefixes[0] == prefixes[1]
@@ -42,12 +43,12 @@ def test_an_interpreter_is_found_by_path_version_and_range(uv, tmp_path):
 @pytest.mark.parametrize("wanted", ["/no/such/python", "99.1"])
 def test_an_interpreter_that_is_not_there_is_told(uv, tmp_path, wanted):
     with pytest.raises(InvalidConfig, match=r"^here failed: error: No interpreter found"):
-        uv.interpreter(wanted, tmp_path, "here")
+        uv(tmp_path).interpreter(wanted)
 
 
 def test_an_interpreter_is_no_option(uv, tmp_path):
     with pytest.raises(InvalidConfig, match="'--help' is no Python, expected a version"):
-        uv.interpreter("--help", tmp_path, "here")
+        uv(tmp_path).interpreter("--help")
 
 
 @pytest.mark.slow
@@ -56,7 +57,7 @@ def test_an_environment_has_what_was_asked_for_and_numpy(uv, wheel, source, tmp_
     wheel("tiny", code="import numpy\nanswer = 42")
     target = tmp_path / "env"
     asked = source("tiny\n")
-    uv.make(target, Path(sys.executable), asked.parent, asked.name, "here")
+    uv(asked.parent).make(target, Path(sys.executable), asked.name)
     code = "import tiny, numpy; print(tiny.answer, numpy.where)"
     done = subprocess.run([target / "bin/python", "-c", code], capture_output=True, check=True)
     assert done.stdout == b"42 wheel\n"
@@ -67,7 +68,7 @@ def test_what_does_not_resolve_is_told_in_uvs_words(uv, wheel, source, tmp_path)
     wheel("numpy", "9.0")
     asked = source("nothing-of-that-name==1.0\n")
     with pytest.raises(InvalidConfig, match=r"here failed: .*nothing-of-that-name"):
-        uv.make(tmp_path / "env", Path(sys.executable), asked.parent, asked.name, "here")
+        uv(asked.parent).make(tmp_path / "env", Path(sys.executable), asked.name)
 
 
 @pytest.mark.slow
@@ -76,7 +77,7 @@ def test_secrets_of_an_index_are_not_told(uv, source, tmp_path, caplog):
     asked = source("")
     asked.write_text(text)
     with pytest.raises(InvalidConfig) as caught:
-        uv.make(tmp_path / "env", Path(sys.executable), asked.parent, asked.name, "here")
+        uv(asked.parent).make(tmp_path / "env", Path(sys.executable), asked.name)
     told = caught.value.message + "".join(record.getMessage() for record in caplog.records)
     assert "127.0.0.1" in told
     assert "secret" not in told

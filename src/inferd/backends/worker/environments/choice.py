@@ -20,7 +20,7 @@ from inferd.backends.worker.environments.archive import Limits, unpack
 from inferd.backends.worker.environments.cache import DEFAULT_COUNT, FolderCache
 from inferd.backends.worker.environments.command import run_command
 from inferd.backends.worker.environments.environment import Environment, environment_in, try_out
-from inferd.backends.worker.environments.uv import Uv, find_uv
+from inferd.backends.worker.environments.uv import Uv
 from inferd.config.model import ModelConfig
 from inferd.core.confinement import Confinement
 from inferd.core.interfaces import ModelFiles
@@ -140,15 +140,15 @@ class Environments:
             )
             raise InvalidConfig(msg)
         content = source.read_bytes() if source is not None else b""
-        uv = Uv(find_uv(place), self.timeout_s)
+        uv = Uv(folder, self.timeout_s, place)
         wanted = python or _wanted_python(folder, name, content)
-        interpreter = uv.interpreter(wanted, folder, place)
+        interpreter = uv.interpreter(wanted)
         # A Python that is updated in place gives another environment.
         state = interpreter.stat()
         key = _key(content, name, interpreter, state.st_size, state.st_mtime_ns)
 
         def make(target: Path) -> None:
-            uv.make(target, interpreter, folder, "" if source is None else name, place)
+            uv.make(target, interpreter, "" if source is None else name)
             try_out(environment_in(target, place, self.confinement), place)
 
         return self._from_cache(key, make, place)

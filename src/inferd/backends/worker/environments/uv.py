@@ -11,43 +11,42 @@ from inferd.errors import InvalidConfig, Unsupported
 
 
 class Uv:
-    """The program uv, each run of which may take `timeout_s`.
+    """The program uv, run in `folder`; each run may take `timeout_s`. `place` begins error texts.
 
-    Everything here waits for uv, so it must run in a thread.
+    Everything here waits for uv, so it must run in a thread. Raises Unsupported if it is missing.
     """
 
-    def __init__(self, program: str, timeout_s: float) -> None:
-        self._program = program
+    def __init__(self, folder: Path, timeout_s: float, place: str) -> None:
+        self._program = find_uv(place)
+        self._folder = folder
         self._timeout_s = timeout_s
+        self._place = place
 
-    def interpreter(self, wanted: str, folder: Path, place: str) -> Path:
+    def interpreter(self, wanted: str) -> Path:
         """Return the Python on this machine that matches `wanted`: a version, a range or a path.
 
         Raises InvalidConfig if there is none, BackendFailed if uv takes too long.
         """
         # It would be an option of uv.
         if wanted.startswith("-"):
-            msg = f"{place}: '{wanted}' is no Python, expected a version, a range or a path"
+            msg = f"{self._place}: '{wanted}' is no Python, expected a version, a range or a path"
             raise InvalidConfig(msg)
-        command = ("python", "find", "--no-project", wanted)
-        return Path(self._run(command, folder, place))
+        return Path(self._run("python", "find", "--no-project", wanted))
 
-    def make(self, target: Path, python: Path, folder: Path, source: str, place: str) -> None:
+    def make(self, target: Path, python: Path, source: str) -> None:
         """Create an environment in `target` with numpy and what the file `source` requires.
 
-        `source` lies in `folder`; "" if there is none. Raises InvalidConfig with the last lines
+        `source` lies in the folder; "" if there is none. Raises InvalidConfig with the last lines
         that uv printed if that fails, BackendFailed if it takes too long.
         """
-        venv = ("venv", "--no-project", "--python", str(python), str(target))
-        self._run(venv, folder, place)
+        self._run("venv", "--no-project", "--python", str(python), str(target))
         inside = str(target / "bin" / "python")
         required = ("-r", source) if source else ()
         # numpy in the same resolution as the rest: added later, it could replace
         # the version that something else needs.
-        install = ("pip", "install", "--python", inside, *required, "numpy")
-        self._run(install, folder, place)
+        self._run("pip", "install", "--python", inside, *required, "numpy")
 
-    def _run(self, words: tuple[str, ...], folder: Path, place: str) -> str:
+    def _run(self, *words: str) -> str:
         variables = Environment().all_variables()
         # It may be the server's, which uv would take for the one that is meant.
         variables.pop("VIRTUAL_ENV", None)
@@ -57,9 +56,12 @@ class Uv:
         variables["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{path}"
         # A load must not download interpreters unless the server's operator allows it.
         variables.setdefault("UV_PYTHON_DOWNLOADS", "never")
-        command = (self._program, *words)
         return run_command(
-            command, place, folder=folder, timeout_s=self._timeout_s, variables=variables
+            (self._program, *words),
+            self._place,
+            folder=self._folder,
+            timeout_s=self._timeout_s,
+            variables=variables,
         )
 
 
