@@ -18,13 +18,7 @@ import msgspec
 from inferd.aio.driver import Driver, cancel_soon
 from inferd.aio.promise import driven
 from inferd.backends.worker.commands import Commands, Loads
-from inferd.backends.worker.document import (
-    CalledRequest,
-    Command,
-    Content,
-    DescribedCall,
-    Metered,
-)
+from inferd.backends.worker.document import CalledRequest, Command, Content, DescribedCall, Metered
 from inferd.backends.worker.link import NO_LOANS, Loans
 from inferd.backends.worker.message import (
     SEQUENCE_END,

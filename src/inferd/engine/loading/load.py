@@ -61,12 +61,7 @@ from inferd.engine.loading.opening import Machine, open_all, samples_of
 from inferd.engine.loading.scheduling import Given, as_executed, build_scheduler
 from inferd.engine.serving.instances import Instances, Resize, remote_of
 from inferd.engine.serving.served import Served
-from inferd.errors import (
-    BackendFailed,
-    InferdError,
-    InvalidConfig,
-    foreign_text,
-)
+from inferd.errors import BackendFailed, InferdError, InvalidConfig, foreign_text
 from inferd.forward.exchange import Exchange
 from inferd.forward.home import Home
 from inferd.observe.crash.mark import ModelMarks, RunMarks

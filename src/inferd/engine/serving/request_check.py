@@ -10,7 +10,7 @@ from inferd.config.parameter import is_on, takes_table
 from inferd.config.parameter_names import ANY_INPUT_NAME, DEFAULT_OUTPUTS
 from inferd.core.request import InferRequest, WantedOutput
 from inferd.engine.serving.raw import raw_input
-from inferd.engine.serving.rule import TensorRule, are_named, only_of, quoted
+from inferd.engine.serving.rule import TensorRule, are_named, quoted
 from inferd.engine.serving.table import MOST_ROWS, decode_contents, is_single_column, row_count
 from inferd.errors import InferdError, InvalidRequest
 from inferd.tensor.classification import check_classifiable
@@ -50,7 +50,8 @@ class RequestCheck:
         self._batch_dims = 1 if config.max_batch_size > 0 else 0
         self._default_outputs = _default_outputs(config)
         self._takes_any_name = is_on(config, ANY_INPUT_NAME)
-        self._only = only_of(self._inputs) if self._takes_any_name else None
+        has_one = self._takes_any_name and len(self._inputs) == 1
+        self._only = next(iter(self._inputs.values())) if has_one else None
         self._is_table = takes_table(config)  # if of more than max_batch_size rows, it runs alone
         self._most_rows = MOST_ROWS if self._is_table else config.max_batch_size
         # "All inputs are there" is one comparison, without a set per request.

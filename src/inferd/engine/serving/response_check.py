@@ -10,7 +10,7 @@ from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on
 from inferd.config.parameter_names import FOUND_OUTPUTS
 from inferd.core.request import InferRequest, InferResponse, wanted_of
-from inferd.engine.serving.rule import TensorRule, are_named, expect, quoted
+from inferd.engine.serving.rule import TensorRule, are_named, quoted
 from inferd.errors import BackendFailed
 from inferd.tensor.classification import Labels, classified, is_classifiable
 from inferd.tensor.tensor import Tensor
@@ -58,7 +58,9 @@ class ResponseCheck:
         self._batch_dims = 1 if config.max_batch_size > 0 else 0
         self._warned_of: set[str] = set()  # the outputs of which the log says that they are odd
         self._finds_outputs = is_on(config, FOUND_OUTPUTS)
-        expect(self._all_outputs if self._finds_outputs else ())
+        if self._finds_outputs:  # then the first answer decides what they are
+            for output in self._all_outputs:
+                output.is_expected, output.fixed_dims = True, None
 
     def check(self, request: InferRequest, response: InferResponse) -> None:
         """Check the model's answer to `request`, and keep the wanted outputs in the model's order.

@@ -1,6 +1,6 @@
 """TensorRule: what a configuration says of one tensor, ready to be compared."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from inferd.config.model import ModelInput, ModelOutput
 from inferd.core.request import WantedOutput
@@ -54,17 +54,6 @@ class TensorRule:
                 return False
             at += 1
         return True
-
-
-def only_of(rules: Mapping[str, TensorRule]) -> TensorRule | None:
-    """Return the one rule of `rules`, None if there are others."""
-    return next(iter(rules.values())) if len(rules) == 1 else None
-
-
-def expect(outputs: Sequence[TensorRule]) -> None:
-    """Have the first answer decide what `outputs` are."""
-    for output in outputs:
-        output.is_expected, output.fixed_dims = True, None
 
 
 def are_named(outputs: Sequence[Tensor | WantedOutput], rules: Sequence[TensorRule]) -> bool:
