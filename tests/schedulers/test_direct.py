@@ -13,8 +13,7 @@ from inferd.errors import InferdError, InvalidRequest, Overloaded, Unavailable
 from inferd.observe.stats import Counts
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.execution.execution import Execution
-from inferd.schedulers.execution.overrun import Gauges, Usage
-from inferd.schedulers.execution.promotion import FIRST_RUNS
+from inferd.schedulers.execution.promotion import FIRST_RUNS, Gauges, Usage
 from inferd.schedulers.queueing.policy import Levels
 
 PATIENCE_S = 30

@@ -26,12 +26,10 @@ from inferd.observe.stats import Counts
 from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution.batch import BatchPlan
 from inferd.schedulers.execution.execution import Execution
-from inferd.schedulers.execution.overrun import Gauges, Usage
-from inferd.schedulers.execution.promotion import FIRST_RUNS
-from inferd.schedulers.queueing.delayed import DelayedTiming
+from inferd.schedulers.execution.promotion import FIRST_RUNS, Gauges, Usage
 from inferd.schedulers.queueing.policy import MAX_WAITING
 from inferd.schedulers.queueing.queue import RequestQueue
-from inferd.schedulers.queueing.timing import FixedTiming
+from inferd.schedulers.queueing.timing import DelayedTiming, FixedTiming
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 

@@ -29,9 +29,7 @@ from inferd.schedulers.execution.batch import BatchPlan
 from inferd.schedulers.queueing.queue import RequestQueue
 from inferd.schedulers.queueing.timing import FixedTiming
 from inferd.schedulers.sequence import SequenceRules, SequenceScheduler
-from inferd.schedulers.sequence_parts.controls import Controls
-from inferd.schedulers.sequence_parts.states import States
-from inferd.schedulers.sequence_parts.tensors import SequenceTensors
+from inferd.schedulers.sequence_parts.tensors import Controls, SequenceTensors, States
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 

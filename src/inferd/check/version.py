@@ -24,7 +24,7 @@ from inferd.engine.loading.scheduling import as_executed, queue_policy
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.repository.labels import read_labels
 from inferd.repository.layout import files_of, placements
-from inferd.schedulers.sequence_parts.states import States
+from inferd.schedulers.sequence_parts.tensors import States
 
 
 def check_version(check: ModelCheck, version: int, directory: Path | None = None) -> None:

@@ -25,7 +25,14 @@ from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from inferd.core.interfaces import Instance, Opened, Outcome
+from inferd.core.interfaces import (
+    GatheringScheduler,
+    Instance,
+    JoiningScheduler,
+    Opened,
+    Outcome,
+    Resizable,
+)
 from inferd.core.request import InferRequest, InferResponse
 from inferd.core.rows import Joining
 from inferd.core.streaming import one_answer
@@ -74,22 +81,8 @@ INLINE_BYTES = 64 << 10
 _Outputs = Sequence[Tensor]
 
 
-class Joinable(Protocol):
+class Joinable(GatheringScheduler, JoiningScheduler, Resizable, Protocol):
     """A scheduler that can run requests alone or joined, and some for nobody (DynamicScheduler)."""
-
-    @property
-    def pending_count(self) -> int:
-        """See Scheduler.pending_count."""
-        ...
-
-    @property
-    def instances(self) -> Sequence[Instance]:
-        """See Resizable.instances."""
-        ...
-
-    async def run(self, request: InferRequest) -> InferResponse:
-        """See Scheduler.run."""
-        ...
 
     def run_beside(
         self, requests: Sequence[InferRequest], finish: Callable[[Outcome], None]
@@ -99,26 +92,6 @@ class Joinable(Protocol):
 
     def start_joining(self, timing: BatchTiming, most: int) -> None:
         """Join requests from now on, up to `most` items, when `timing` says."""
-        ...
-
-    def stop_joining(self) -> bool:
-        """Run each request alone from now on; return whether this is new."""
-        ...
-
-    def grow(self, instance: Opened) -> None:
-        """See Resizable.grow."""
-        ...
-
-    def shrink(self, kind: Hashable = None) -> None:
-        """See Resizable.shrink."""
-        ...
-
-    def hurry(self) -> None:
-        """See GatheringScheduler.hurry."""
-        ...
-
-    async def close(self, timeout_s: float) -> None:
-        """See Scheduler.close."""
         ...
 
 

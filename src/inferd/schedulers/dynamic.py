@@ -26,11 +26,10 @@ from inferd.errors import InferdError, Overloaded
 from inferd.schedulers.execution.batch import BatchPlan
 from inferd.schedulers.execution.execution import Execution
 from inferd.schedulers.execution.job import Answer, Outcome, twin
-from inferd.schedulers.queueing.execution_time import ExecutionTime
 from inferd.schedulers.queueing.policy import MAX_WAITING, unloading
 from inferd.schedulers.queueing.queue import Done, RequestQueue, Waiting, tell
 from inferd.schedulers.queueing.queueing import QueueingScheduler
-from inferd.schedulers.queueing.timing import BatchTiming, FixedTiming
+from inferd.schedulers.queueing.timing import BatchTiming, ExecutionTime, FixedTiming
 
 
 class DynamicScheduler(QueueingScheduler):

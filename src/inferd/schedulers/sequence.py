@@ -45,16 +45,15 @@ from inferd.aio.timer import PreciseTimer, Timer
 from inferd.config.options.delay import NO_DELAY, DelayedStart
 from inferd.core.interfaces import Instance, Opened
 from inferd.core.request import InferRequest, InferResponse, Round, Sequence
-from inferd.errors import Cancelled, InferdError, Unavailable
+from inferd.errors import BackendFailed, Cancelled, InferdError, Unavailable
 from inferd.schedulers.execution.execution import Execution
-from inferd.schedulers.execution.job import Outcome, twin
+from inferd.schedulers.execution.job import Answer, Outcome, twin
 from inferd.schedulers.queueing.policy import AT_ONCE, unloading
 from inferd.schedulers.queueing.queue import Done, RequestQueue, Waiting, tell
 from inferd.schedulers.queueing.queueing import QueueingScheduler
 from inferd.schedulers.queueing.timing import FixedTiming
 from inferd.schedulers.sequence_parts.instances import SequenceInstance, SequenceInstances
 from inferd.schedulers.sequence_parts.live import LiveSequence, SequenceStep, UnreadAnswers
-from inferd.schedulers.sequence_parts.rounds import note_round, wrong_round
 from inferd.schedulers.sequence_parts.sequences import DelayedSequences, Sequences
 from inferd.schedulers.sequence_parts.tensors import SequenceTensors
 
@@ -334,7 +333,7 @@ class SequenceScheduler(QueueingScheduler):
             # Before the next step of the sequence is made ready, which takes it.
             answer = self._tensors.store_state(step.sequence, answer)
             if self._iterates:
-                note_round(instance, step, answer, is_alone=len(rows) == 1)
+                _note_round(instance, step, answer, is_alone=len(rows) == 1)
             if isinstance(answer, Round):
                 self._end_round(step, answer)
             else:
@@ -366,7 +365,7 @@ class SequenceScheduler(QueueingScheduler):
     def _end_round(self, step: SequenceStep, round: Round) -> None:
         """Pass on the answers of a round, and queue the next one if the model wants it."""
         model = self._plan.model
-        wrong = wrong_round(round, model, iterates=self._iterates, is_decoupled=self._is_decoupled)
+        wrong = _wrong_round(round, model, iterates=self._iterates, is_decoupled=self._is_decoupled)
         if wrong is not None:
             step.give(wrong)
             return
@@ -388,3 +387,33 @@ class SequenceScheduler(QueueingScheduler):
             step.shown = Sequence(sequence.id)
             # Ahead of the sequence's later requests: its step is not over.
             sequence.waiting.appendleft(step)
+
+
+def _note_round(
+    instance: SequenceInstance, step: SequenceStep, answer: Answer, *, is_alone: bool
+) -> None:
+    """Count one round of a request; the request's time spans all its rounds."""
+    request = step.request
+    if is_alone:
+        instance.execution.count_round(request, failed=isinstance(answer, InferdError))
+    step.began_ns = step.began_ns or request.started_ns
+    # The next round has one of its own.
+    request.started_ns, request.computing_ns = step.began_ns, 0
+
+
+def _wrong_round(
+    round: Round, model: str, *, iterates: bool, is_decoupled: bool
+) -> InferdError | None:
+    """Return an error for a round that the configuration of `model` does not allow, else None."""
+    if not iterates:
+        return BackendFailed(
+            f"model '{model}' wants a request again, which its configuration does not allow: "
+            f"sequence_batching has no iterative_sequence"
+        )
+    if not is_decoupled and (round.answers or not round.again):
+        given = len(round.answers)
+        return BackendFailed(
+            f"model '{model}' gave {given} answers in one round, but it is not decoupled: "
+            f"it gives one answer at the end"
+        )
+    return None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferd.schedulers.ensemble_parts.batch_dim import BatchDim, agree
+from inferd.schedulers.ensemble_parts.plan import BatchDim, agree
 
 
 @pytest.mark.parametrize(

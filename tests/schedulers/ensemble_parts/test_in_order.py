@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 import pytest
 
-from inferd.schedulers.ensemble_parts.in_order import in_order
+from inferd.schedulers.ensemble_parts.stream import in_order
 
 PATIENCE_S = 30
 

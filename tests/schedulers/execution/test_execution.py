@@ -27,8 +27,15 @@ from inferd.observe.crash.record import MARK_COUNT, CrashRecord, open_private, r
 from inferd.observe.stats import Counts
 from inferd.schedulers.execution.execution import Execution
 from inferd.schedulers.execution.job import STREAM_AHEAD, STREAM_AHEAD_BYTES
-from inferd.schedulers.execution.overrun import OVERRUN_NS, Gauges, Usage
-from inferd.schedulers.execution.promotion import CALM_NS, FIRST_RUNS, MOST_RUNS, PROMOTE_NS
+from inferd.schedulers.execution.promotion import (
+    CALM_NS,
+    FIRST_RUNS,
+    MOST_RUNS,
+    OVERRUN_NS,
+    PROMOTE_NS,
+    Gauges,
+    Usage,
+)
 from inferd.schedulers.queueing.policy import MAX_WAITING
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor

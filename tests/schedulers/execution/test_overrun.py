@@ -7,8 +7,9 @@ import pytest
 from inferd.core.interfaces import Opened
 from inferd.observe.stats import Counts
 from inferd.schedulers.execution.execution import Execution
-from inferd.schedulers.execution.overrun import (
+from inferd.schedulers.execution.promotion import (
     BUDGET_NS,
+    FIRST_RUNS,
     MOST_FORGIVEN_NS,
     OVERRUN_NS,
     WATCHED_RUNS,
@@ -17,7 +18,6 @@ from inferd.schedulers.execution.overrun import (
     Overruns,
     Usage,
 )
-from inferd.schedulers.execution.promotion import FIRST_RUNS
 
 
 class Machine:

@@ -5,13 +5,15 @@ import pytest
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed
 from inferd.observe.crash.mark import ModelMarks, RunMarks
-from inferd.schedulers.execution.overrun import OVERRUN_NS, Gauges, Usage
 from inferd.schedulers.execution.promotion import (
     CALM_NS,
     FIRST_RUNS,
     MOST_RUNS,
+    OVERRUN_NS,
     PROMOTE_NS,
+    Gauges,
     Promotion,
+    Usage,
     size_class_of,
 )
 from inferd.tensor.dtype import DataType

@@ -1,7 +1,7 @@
 from inferd.config.model import DynamicBatching
 from inferd.core.request import InferRequest
-from inferd.schedulers.queueing.delayed import DelayedTiming
 from inferd.schedulers.queueing.queue import RequestQueue, Waiting
+from inferd.schedulers.queueing.timing import DelayedTiming
 
 
 def test_nothing_is_chosen_before_so_many_wait_and_then_as_ever():

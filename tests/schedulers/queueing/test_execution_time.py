@@ -1,4 +1,4 @@
-from inferd.schedulers.queueing.execution_time import COMPUTES, FADES, ExecutionTime
+from inferd.schedulers.queueing.timing import COMPUTES, FADES, ExecutionTime
 
 
 def test_who_computes_is_measured_in_cpu_time_though_others_interrupt():

@@ -3,7 +3,7 @@ import pytest
 from inferd.config.model import Control, ControlInput, ModelConfig, SequenceBatching
 from inferd.core.request import Sequence
 from inferd.errors import InvalidConfig, InvalidRequest
-from inferd.schedulers.sequence_parts.controls import MAX_ID_BYTES, Controls
+from inferd.schedulers.sequence_parts.tensors import MAX_ID_BYTES, Controls
 from inferd.tensor.dtype import DataType
 
 

@@ -1,4 +1,4 @@
-from inferd.schedulers.sequence_parts.slots import Slot, Slots
+from inferd.schedulers.sequence_parts.live import Slot, Slots
 
 
 def test_the_first_slot_of_every_instance_comes_before_the_second_of_any():

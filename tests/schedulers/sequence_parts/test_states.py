@@ -10,7 +10,7 @@ from inferd.config.model import (
 )
 from inferd.core.request import InferResponse
 from inferd.errors import BackendFailed, InvalidConfig
-from inferd.schedulers.sequence_parts.states import States, hidden_outputs, state_inputs
+from inferd.schedulers.sequence_parts.tensors import States, hidden_outputs, state_inputs
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import encode_strings
 from inferd.tensor.tensor import Tensor

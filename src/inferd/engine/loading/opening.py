@@ -19,8 +19,7 @@ from inferd.engine.serving.instances import kind_of
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, Unavailable, foreign_text
 from inferd.repository.warmup import Sample, warmup_samples
 from inferd.schedulers.execution.cores import cores_of, pinned
-from inferd.schedulers.sequence_parts.controls import Controls
-from inferd.schedulers.sequence_parts.states import States
+from inferd.schedulers.sequence_parts.tensors import Controls, States
 
 log = logging.getLogger("inferd.engine")
 

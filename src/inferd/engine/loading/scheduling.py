@@ -32,14 +32,17 @@ from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution.batch import BatchPlan, JoinedInstance
 from inferd.schedulers.execution.execution import Execution
 from inferd.schedulers.queueing.adaptive import AdaptiveTiming
-from inferd.schedulers.queueing.delayed import DelayedTiming
 from inferd.schedulers.queueing.policy import MAX_WAITING, Levels
 from inferd.schedulers.queueing.queue import RequestQueue
-from inferd.schedulers.queueing.timing import BatchTiming, FixedTiming
+from inferd.schedulers.queueing.timing import BatchTiming, DelayedTiming, FixedTiming
 from inferd.schedulers.sequence import SequenceRules, SequenceScheduler
-from inferd.schedulers.sequence_parts.controls import Controls
-from inferd.schedulers.sequence_parts.states import States, hidden_outputs, state_inputs
-from inferd.schedulers.sequence_parts.tensors import SequenceTensors
+from inferd.schedulers.sequence_parts.tensors import (
+    Controls,
+    SequenceTensors,
+    States,
+    hidden_outputs,
+    state_inputs,
+)
 
 QUEUE_SIZE_PARAMETER = "inferd_sequence_max_queue_size"
 """The config parameter with the number of a sequence model's requests that may wait."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Sequence
 
 from inferd.schedulers.ensemble_parts.plan import Step, StepOrder
 
-# As long as a run on the loop may take before its model is sent to the threads (execution.overrun).
+# As long as a run on the loop may take before its model goes to the threads (execution.promotion).
 BREATH_NS = 1_000_000
 """After steps that took this long together, the event loop gets a turn."""
 

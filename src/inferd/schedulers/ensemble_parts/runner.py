@@ -17,8 +17,7 @@ from inferd.core.request import InferRequest, InferResponse, sequence_parameters
 from inferd.errors import BackendFailed, InferdError, Unavailable
 from inferd.schedulers.ensemble_parts.parallel_steps import BREATH_NS, run_side_by_side
 from inferd.schedulers.ensemble_parts.plan import EnsemblePlan, Step
-from inferd.schedulers.ensemble_parts.run import EnsembleRun
-from inferd.schedulers.ensemble_parts.sequence_order import LineKey, SequenceOrder
+from inferd.schedulers.ensemble_parts.run import EnsembleRun, LineKey, SequenceOrder
 from inferd.tensor.tensor import Tensor, reshaped
 
 MAX_SHOWN = 4

@@ -25,8 +25,7 @@ from inferd.schedulers.execution.job import (
     miscounted,
 )
 from inferd.schedulers.execution.jobs import JobLines, JobQueue, Jobs
-from inferd.schedulers.execution.overrun import OVERRUN_NS, Gauges
-from inferd.schedulers.execution.promotion import Promotion, size_class_of
+from inferd.schedulers.execution.promotion import OVERRUN_NS, Gauges, Promotion, size_class_of
 from inferd.schedulers.execution.remote import RemoteInstances
 from inferd.schedulers.execution.streaming import answers_of
 from inferd.schedulers.execution.threads import InstanceThreads

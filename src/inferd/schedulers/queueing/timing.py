@@ -1,4 +1,4 @@
-"""FixedTiming: how many waiting requests run next, and when, as the configuration says.
+"""Timing: how many waiting requests run next, and when, as the configuration says.
 
 Triton's rules (docs: dynamic batcher): a batch is the longest prefix of the queue whose batch
 sizes add up to at most max_batch_size and whose requests are of one kind. No request is overtaken
@@ -115,3 +115,62 @@ class FixedTiming(BatchTiming):
         if found.is_closed or due_ns <= now_ns:
             return found.request_count, 0
         return 0, due_ns
+
+
+class DelayedTiming(FixedTiming):
+    """Follows the numbers in the configuration once `count` requests have waited together.
+
+    For tests that need known batches.
+    """
+
+    def __init__(
+        self, max_batch_size: int, preferred: Sequence[int], delay_us: int, count: int
+    ) -> None:
+        super().__init__(max_batch_size, preferred, delay_us)
+        self._count = count
+        self._usual = self.starts_at_once, self.enough
+        self.starts_at_once, self.enough = False, 0
+
+    def choose(self, queue: Iterable[Waiting], now_ns: int) -> tuple[int, int]:
+        """See BatchTiming.choose. While delayed, only another request makes a difference."""
+        if self._count:
+            if len([*queue]) < self._count:
+                return 0, 0
+            self._count = 0
+            self.starts_at_once, self.enough = self._usual
+        return super().choose(queue, now_ns)
+
+
+COMPUTES = 0.75
+"""From this ratio of CPU time to wall time on, a model counts as computing in its thread."""
+
+FADES = 1 / 256
+"""The fraction by which the largest ratio decays with each execution."""
+
+
+class ExecutionTime:
+    """How long executions of one model take, apart from other work on the same machine.
+
+    A model that computes in its own thread is measured in CPU time. On a machine with other work to
+    do, such as serving the clients of a batch, wall time grows with what the others get; long
+    executions are interrupted more often than short ones, so large batches would look expensive.
+
+    A model that waits, for a GPU or another process, is measured in wall time. The two are told
+    apart by the ratio of CPU time to wall time when nothing interrupts, the largest seen recently.
+
+    Rejected: the time that the system reports a thread as ready but not running. It is exact, but
+    takes two more system calls per execution, and not every system reports it.
+    """
+
+    def __init__(self) -> None:
+        self._share = 0.0
+
+    def took_ns(self, wall_ns: int, cpu_ns: int) -> int:
+        """Return how long an execution took; `cpu_ns` of its thread is 0 where unknown."""
+        if wall_ns <= 0:
+            return 0
+        share = cpu_ns / wall_ns
+        # Interruptions only lower the ratio, so the largest one is the model's own; it fades,
+        # because models change.
+        self._share = max(share, self._share - FADES * self._share)
+        return min(wall_ns, cpu_ns) if self._share >= COMPUTES else wall_ns

@@ -8,8 +8,7 @@ from functools import partial
 
 from inferd.core.interfaces import Instance, Opened
 from inferd.schedulers.execution.execution import Execution
-from inferd.schedulers.sequence_parts.live import LiveSequence, SequenceStep
-from inferd.schedulers.sequence_parts.slots import Slots
+from inferd.schedulers.sequence_parts.live import LiveSequence, SequenceStep, Slots
 
 
 class SequenceInstance:
