@@ -2,7 +2,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from inferd.cache.answer import CachedAnswer, unpacked
+from inferd.cache.store import CachedAnswer, unpacked
 from inferd.core.request import InferResponse
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor

@@ -3,7 +3,7 @@ import copy
 import numpy as np
 import pytest
 
-from inferd.cache.key import key_of, private
+from inferd.cache.scheduler import key_of, private
 from inferd.core.request import InferRequest, Sequence, WantedOutput
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor

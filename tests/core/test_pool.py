@@ -1,4 +1,4 @@
-from inferd.core.pool import Pool
+from inferd.core.shared import Pool
 
 
 def test_what_is_given_back_is_taken_again_and_made_only_if_all_are_in_use():

@@ -8,9 +8,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from inferd.config.options.metrics import MetricsSettings
-from inferd.observe.devices import Cpu
-from inferd.observe.nvml import METRICS as GPU_METRICS
-from inferd.observe.process import process_families
+from inferd.observe.devices import METRICS as GPU_METRICS
+from inferd.observe.devices import Cpu, process_families
 from inferd.observe.prometheus import Observed, exposition
 from inferd.observe.stats import Counts
 

@@ -9,8 +9,8 @@ import pytest
 from peer import Peer, run
 
 from inferd.errors import InvalidConfig
+from inferd.forward.exchange import PeerListener
 from inferd.forward.line import FrameKind
-from inferd.forward.listener import PeerListener
 from inferd.forward.owned import OwnedVersions
 
 

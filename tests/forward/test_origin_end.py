@@ -1,6 +1,7 @@
 """An origin's end of a link, and a peer that is played."""
 
 import asyncio
+from functools import partial
 
 import pytest
 from fields import with_fields
@@ -12,8 +13,8 @@ from inferd.forward.heads import decode_sequence
 from inferd.forward.line import ENDED, GARBLED, YES, FrameKind
 from inferd.forward.message import Requests, encode_answer, encode_end
 from inferd.forward.origin_end import OriginEnd
-from inferd.forward.share import WINDOW
 from inferd.forward.streaming import answers_there
+from inferd.schedulers.execution.job import STREAM_AHEAD
 
 FORM = b"12345678"
 
@@ -38,18 +39,21 @@ class Setting:
 
     def stream(self, id=""):
         """Return the answers to come of a stream, as a scheduler has them."""
-        return answers_there(self, 3, InferRequest("m", id=id))
+        return answers_there(partial(self._send, id), self._here, self._note_back)
 
-    version, form, sent = "1", FORM, 0
+    sent = 0
 
-    async def reach(self, number, request):
-        assert number == 3
-        return self.end
-
-    def note_sent(self, number):
+    async def _send(self, id):
+        begun = self.end.begin_stream(InferRequest("m", id=id), "1", FORM)
         self.sent += 1
+        return self.end, begun
 
-    def note_back(self, number):
+    async def _here(self):
+        raise AssertionError
+        yield
+
+    def _note_back(self, number):
+        assert number == 3
         self.sent -= 1
 
     def requests(self):
@@ -148,13 +152,13 @@ def test_a_stream_gives_back_the_room_of_what_is_read(until):
         answers = setting.stream("s")
         first = asyncio.ensure_future(anext(answers))
         await until(setting.requests)
-        for number in range(WINDOW):
+        for number in range(STREAM_AHEAD):
             setting.answer(1, FrameKind.ANSWER, str(number))
         found = [(await first).id]
         await until(lambda: len(setting.peer.frames) == 2)
         credits_ = [len(setting.peer.frames) - 1]
-        found += [(await anext(answers)).id for _ in range(WINDOW - 1)]
-        await until(lambda: len(setting.peer.frames) == 1 + WINDOW)
+        found += [(await anext(answers)).id for _ in range(STREAM_AHEAD - 1)]
+        await until(lambda: len(setting.peer.frames) == 1 + STREAM_AHEAD)
         setting.finish(1, InvalidRequest("after all"))
         with pytest.raises(InvalidRequest, match="after all"):
             await anext(answers)
@@ -162,9 +166,9 @@ def test_a_stream_gives_back_the_room_of_what_is_read(until):
         return found, credits_, shares, setting.end._calls or setting.sent
 
     found, credits_, shares, calls = run(go())
-    assert found == [str(number) for number in range(WINDOW)]
+    assert found == [str(number) for number in range(STREAM_AHEAD)]
     assert credits_ == [1]
-    assert shares == [b"\1"] * WINDOW
+    assert shares == [b"\1"] * STREAM_AHEAD
     assert not calls
 
 

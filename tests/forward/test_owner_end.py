@@ -16,7 +16,7 @@ from inferd.forward.line import YES, FrameKind
 from inferd.forward.message import encode_request
 from inferd.forward.owned import OwnedVersions
 from inferd.forward.owner_end import OwnerEnd
-from inferd.forward.share import WINDOW, share_of
+from inferd.schedulers.execution.job import STREAM_AHEAD, share_of
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -193,25 +193,25 @@ def test_a_stream_is_no_further_ahead_than_its_reader_allows(until):
         setting = await Setting().begin()
         setting.ask(1, kind=FrameKind.STREAM, count=100)
         peer = setting.peer
-        await until(lambda: len(peer.frames) == WINDOW)
+        await until(lambda: len(peer.frames) == STREAM_AHEAD)
         ahead = [setting.version.yielded]
         peer.send(FrameKind.CREDIT, 1, b"\3")
-        await until(lambda: len(peer.frames) == WINDOW + 3)
+        await until(lambda: len(peer.frames) == STREAM_AHEAD + 3)
         ahead.append(setting.version.yielded)
         for _ in range(6):
-            peer.send(FrameKind.CREDIT, 1, bytes((WINDOW,)))
+            peer.send(FrameKind.CREDIT, 1, bytes((STREAM_AHEAD,)))
         await until(lambda: len(peer.frames) == 101)
         return ahead, [kind for kind, *_ in peer.frames], setting.end._running
 
     ahead, kinds, running = run(go())
-    assert ahead == [WINDOW + 1, WINDOW + 4]
+    assert ahead == [STREAM_AHEAD + 1, STREAM_AHEAD + 4]
     assert kinds == [FrameKind.ANSWER] * 100 + [FrameKind.END]
     assert not running
 
 
 def test_large_answers_travel_alone(until):
     answer = InferResponse("m", "1", outputs=[Tensor("x", DataType.UINT8, (9,), bytes(2 << 20))])
-    assert share_of(answer) == WINDOW
+    assert share_of(answer) == STREAM_AHEAD
 
     async def go():
         setting = await Setting().begin()
@@ -219,7 +219,7 @@ def test_large_answers_travel_alone(until):
         await until(lambda: setting.peer.frames)
         await until(lambda: setting.version.yielded == 2)
         first = len(setting.peer.frames)
-        setting.peer.send(FrameKind.CREDIT, 1, bytes((WINDOW,)))
+        setting.peer.send(FrameKind.CREDIT, 1, bytes((STREAM_AHEAD,)))
         await until(lambda: len(setting.peer.frames) == 2)
         return first
 
@@ -264,7 +264,7 @@ def test_what_no_origin_sends_ends_the_link_and_what_runs_on_it(frame, until):
         setting = await Setting().begin()
         setting.ask(1, "a")
         setting.ask(2, "s", FrameKind.STREAM, count=1000)
-        await until(lambda: setting.version.pending and setting.version.yielded > WINDOW)
+        await until(lambda: setting.version.pending and setting.version.yielded > STREAM_AHEAD)
         setting.peer.send(*frame)
         await until(lambda: setting.peer.ends and len(setting.version.cancelled) == 2)
         other = await Setting().begin()  # nothing else is harmed

@@ -14,8 +14,7 @@ from inferd.observe.counted import (
     numbers_of,
     observed_in,
 )
-from inferd.observe.custom import CustomMetrics
-from inferd.observe.family import Family
+from inferd.observe.family import CustomMetrics, Family
 from inferd.observe.numbers import EncodedNumbers, encode
 from inferd.observe.prometheus import Observed, exposition
 from inferd.observe.stats import Counts

@@ -6,8 +6,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from inferd.errors import InvalidRequest
-from inferd.observe import custom
-from inferd.observe.custom import CustomMetrics
+from inferd.observe import family
+from inferd.observe.family import CustomMetrics
 
 
 def samples(metrics):
@@ -80,11 +80,11 @@ def test_labels_and_buckets_that_cannot_be_are_refused():
 
 def test_there_is_an_end_to_families_and_to_their_metrics():
     metrics = CustomMetrics()
-    for number in range(custom.MAX_FAMILIES):
+    for number in range(family.MAX_FAMILIES):
         metrics.add_family(f"f{number}", "", "gauge")
     with pytest.raises(InvalidRequest, match="families of models already"):
         metrics.add_family("one_more", "", "gauge")
-    for number in range(custom.MAX_METRICS):
+    for number in range(family.MAX_METRICS):
         metrics.metric("f0", {"n": str(number)})
     with pytest.raises(InvalidRequest, match="metrics already"):
         metrics.metric("f0", {"n": "one more"})

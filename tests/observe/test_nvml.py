@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from inferd.observe.nvml import LIBRARY, GpuReading, Gpus
+from inferd.observe.devices import LIBRARY, GpuReading, Gpus
 
 OK, NOT_SUPPORTED = 0, 3
 

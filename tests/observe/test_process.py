@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from inferd.observe.process import process_families
+from inferd.observe.devices import process_families
 
 
 def test_the_process_tells_of_itself():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from inferd.errors import InvalidRequest
-from inferd.values.json_text import read_json
+from inferd.values.source import read_json
 
 
 def read(text):

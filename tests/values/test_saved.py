@@ -8,7 +8,7 @@ import pytest
 from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
-from inferd.values.saved import check_suffix, save
+from inferd.values.output import check_suffix, save
 
 FLOATS = Tensor.from_numpy("y", np.array([[0.5], [2]], np.float32), DataType.FP32)
 TEXTS = Tensor.from_numpy("t", np.array([b"a", b"\xc3\xa4"], object), DataType.BYTES)

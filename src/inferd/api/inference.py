@@ -18,8 +18,7 @@ from inferd.engine.traced import TracedEngine
 from inferd.errors import InferdError
 from inferd.http.header_forward import HeaderForward
 from inferd.observe.tracing import trace as times
-from inferd.observe.tracing.parent import Parent, read_parent
-from inferd.observe.tracing.trace import Trace
+from inferd.observe.tracing.trace import Parent, Trace, read_parent
 from inferd.wire.infer_codec import InferCodec
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from inferd.errors import InferdError, InvalidRequest
 from inferd.replay.entries import PayloadReader
 from inferd.tensor.tensor import Tensor
 from inferd.values.fitting import fitted
-from inferd.values.json_text import read_json
+from inferd.values.source import read_json
 from inferd.wire.v2.rest.codec import JsonRules, V2Rest
 
 # All are in memory, as the bytes that are sent.

@@ -3,8 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from inferd.cache.answer import Packed
-from inferd.cache.store import CacheCounts, cache_gauge
+from inferd.cache.store import CacheCounts, Packed, cache_gauge
 from inferd.observe.family import Family
 
 ENTRY_BYTES = 320

@@ -15,8 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from inferd.cache.answer import Packed
-from inferd.cache.store import CacheCounts
+from inferd.cache.store import CacheCounts, Packed
 from inferd.config.options.cache import RedisCacheSettings
 from inferd.errors import InvalidConfig
 from inferd.observe.family import Family

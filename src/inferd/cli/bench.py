@@ -167,7 +167,7 @@ def _run(given: argparse.Namespace) -> int:
     from inferd.bench.sweep import speeds
     from inferd.cli.remote.requests import prepared
     from inferd.client.settings import read_settings
-    from inferd.values.saved import write_whole
+    from inferd.values.output import write_whole
 
     points = _points(given)
     # Before the measurement: a mistake is not told after minutes.

@@ -148,7 +148,7 @@ def _write(check: "ModelCheck", config: "ModelConfig", *, is_forced: bool) -> in
     from inferd.check.in_force import commented
     from inferd.config.checks import CONFIG_FILE
     from inferd.config.pbtxt import parse_pbtxt
-    from inferd.values.saved import write_whole
+    from inferd.values.output import write_whole
 
     if not check.model.owns_folder:
         msg = f"'{check.model.file}' is a file without a folder of its own: make one, NAME/1/"

@@ -18,7 +18,7 @@ from inferd.backends.estimator.conversion.drawn import read_sample
 from inferd.config.model import ModelConfig
 from inferd.config.platform import platform_of_file
 from inferd.errors import InferdError, InvalidConfig
-from inferd.values.saved import write_whole
+from inferd.values.output import write_whole
 
 _DESCRIPTION = """\
 Makes an ONNX model of a model of scikit-learn, XGBoost, LightGBM or CatBoost, compares both, and

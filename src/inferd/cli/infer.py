@@ -130,7 +130,7 @@ def parser() -> CommandParser:
 
 
 def _run(given: argparse.Namespace) -> int:
-    from inferd.values.saved import check_suffix, save
+    from inferd.values.output import check_suffix, save
 
     if given.stream and (given.output or given.repeat > 1):
         msg = "--stream shows answers as they come: no --output, no --repeat"
@@ -308,7 +308,7 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
 
 def _write_text(result: "InferResult", tensors: list["Tensor"], seconds: list[float]) -> None:
     from inferd.cli.terminal.board import columns
-    from inferd.values.shown import tensor_text
+    from inferd.values.output import tensor_text
 
     version = f", version {result.model_version}" if result.model_version else ""
     sys.stdout.write(f"{result.model_name}{version}, {seconds[0] * 1e3:.3g} ms\n")
@@ -331,7 +331,7 @@ def repeat_text(seconds: Sequence[float]) -> str:
 
 
 def _write_json(result: "InferResult", tensors: list["Tensor"], seconds: list[float]) -> None:
-    from inferd.values.shown import json_value
+    from inferd.values.output import json_value
 
     document: dict[str, object] = {
         "model": result.model_name,

@@ -107,7 +107,7 @@ def _run(given: argparse.Namespace) -> int:
     from inferd.tune.goal import read_goal
     from inferd.tune.measuring import TuneLoad
     from inferd.tune.session import Session, TuneTask
-    from inferd.values.saved import write_whole
+    from inferd.values.output import write_whole
 
     goal = read_goal(given.goal)
     if given.write:

@@ -14,7 +14,7 @@ from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.request import InferRequest, InferResponse
 from inferd.core.traits import Traits
 from inferd.errors import InferdError
-from inferd.observe.custom import CustomMetrics
+from inferd.observe.family import CustomMetrics
 
 Answer = InferResponse | InferdError
 Outcome = Sequence[Answer] | InferdError

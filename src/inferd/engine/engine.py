@@ -29,7 +29,7 @@ from inferd.engine.streaming import all_answers
 from inferd.engine.whole import Whole, processes_families
 from inferd.errors import Unsupported
 from inferd.memory.capacity import Capacity
-from inferd.observe.custom import CustomMetrics
+from inferd.observe.family import CustomMetrics
 from inferd.observe.log import Log
 from inferd.observe.tracing.file import TraceWriter
 from inferd.observe.tracing.tracer import Tracer

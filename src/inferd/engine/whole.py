@@ -24,8 +24,8 @@ from inferd.observe.counted import (
     numbers_of,
     observed_in,
 )
-from inferd.observe.custom import CustomFamily, CustomMetrics
-from inferd.observe.family import Family
+from inferd.observe.devices import process_families
+from inferd.observe.family import CustomFamily, CustomMetrics, Family
 from inferd.observe.numbers import (
     EncodedNumbers,
     ProcessNumbers,
@@ -36,7 +36,6 @@ from inferd.observe.numbers import (
     decode,
     encode,
 )
-from inferd.observe.process import process_families
 from inferd.observe.prometheus import Observed
 from inferd.observe.statistics import Duration, ModelStatistics
 from inferd.observe.summary import STEP_S

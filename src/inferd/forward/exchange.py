@@ -1,9 +1,105 @@
 """Exchange: what this process of the server sends to the others, and takes from them."""
 
+import asyncio
+import os
+from contextlib import suppress
+from pathlib import Path
+
 from inferd.core.processes import Processes
-from inferd.forward.listener import PeerListener
+from inferd.errors import InvalidConfig
+from inferd.forward.frame_line import FrameLine
 from inferd.forward.owned import OwnedVersions
+from inferd.forward.owner_end import OwnerEnd
 from inferd.forward.peers import Peers
+
+# Permissions of group and others.
+_OTHERS = 0o077
+
+
+class PeerListener:
+    """Takes connections of other processes, whose requests are for one of `versions`."""
+
+    def __init__(self, versions: OwnedVersions) -> None:
+        self._versions = versions
+        self._ends: set[OwnerEnd] = set()
+        self._wanting: set[OwnerEnd] = set()  # those of them whose origin has clients
+        self._server: asyncio.AbstractServer | None = None
+        self._path = ""
+        self._left = asyncio.Event()
+
+    @property
+    def has_origins(self) -> bool:
+        """Whether other processes may send requests."""
+        return self._server is not None and bool(self._ends)
+
+    async def open(self, path: str) -> None:
+        """Listen on a Unix socket in a folder that nobody else can enter; it is made if need be.
+
+        Raises OSError, or InvalidConfig for a folder that others can enter.
+        """
+        _prepare(Path(path))
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(self._connected, path)
+        self._path = path
+
+    async def wait_until_done(self, timeout_s: float) -> None:
+        """Wait, at most `timeout_s`, until no other process that has clients is connected."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self._wanting:
+                    # Cleared before waiting, so that no end in between is missed.
+                    self._left.clear()
+                    await self._left.wait()
+
+    def dismiss(self) -> None:
+        """Have the other processes send no more: another has taken the place of this one."""
+        for end in self._ends:
+            end.dismiss()
+
+    def stop(self) -> None:
+        """Take no more connections; those there are go on."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+            # The supervisor may have removed the folder.
+            with suppress(FileNotFoundError):
+                Path(self._path).unlink()
+
+    def close(self) -> None:
+        """End all connections."""
+        self.stop()
+        # Each `close` removes its end from the set.
+        for end in list(self._ends):
+            end.close()
+        self._ends.clear()
+        self._wanting.clear()
+
+    def _connected(self) -> FrameLine:
+        end = OwnerEnd(self._versions, self._forget, self._note_done)
+        self._ends.add(end)
+        self._wanting.add(end)
+        return end.line
+
+    def _note_done(self, end: OwnerEnd) -> None:
+        self._wanting.discard(end)
+        self._left.set()
+
+    def _forget(self, end: OwnerEnd) -> None:
+        self._ends.discard(end)
+        self._note_done(end)
+
+
+def _prepare(path: Path) -> None:
+    """Make room for a socket at `path`, in a folder of our own."""
+    folder = path.parent
+    # Whoever can connect can have requests run without a check: only this user may.
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.stat()
+    if found.st_uid != os.getuid() or found.st_mode & _OTHERS:
+        msg = f"the folder {folder} for sockets of the server's processes is open to others"
+        raise InvalidConfig(msg)
+    # A socket of a process that was killed, whose number this one has.
+    path.unlink(missing_ok=True)
 
 
 class Exchange:

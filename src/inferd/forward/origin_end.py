@@ -13,7 +13,7 @@ from inferd.forward.frame_line import FrameLine
 from inferd.forward.heads import SequenceName, encode
 from inferd.forward.line import YES, FrameKind
 from inferd.forward.message import decode_answer, encode_request
-from inferd.forward.share import share_of
+from inferd.schedulers.execution.job import share_of
 
 Item = tuple[InferResponse | InferdError | None, int]
 """One of a stream's answers, with its share of what may be under way; None at the end."""
@@ -162,7 +162,7 @@ class OriginEnd:
 
     def credit(self, number: int, share: int) -> None:
         """Let the answers of a stream be `share` further ahead of their reader."""
-        # A share is at most WINDOW, so one byte.
+        # A share is at most STREAM_AHEAD, so one byte.
         self.line.send(FrameKind.CREDIT, number, bytes((share,)))
 
     def _set_out(self, kind: int, call: _OneAnswer | _Answers, version: str, form: bytes) -> int:

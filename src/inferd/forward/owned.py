@@ -3,11 +3,12 @@
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Protocol
 
+from inferd.core.interfaces import SequenceKeeper
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Unavailable
 
 
-class Owned(Protocol):
+class Owned(SequenceKeeper, Protocol):
     """A version that runs requests of other processes in this one.
 
     `form` is the same for all versions that take and give the same. One that `is_leaving` has been
@@ -19,15 +20,6 @@ class Owned(Protocol):
     form: bytes
     is_leaving: bool
     has_instances: bool
-
-    @property
-    def sequence_count(self) -> int:
-        """How many sequences live here."""
-        ...
-
-    def has_sequence(self, id: int | str) -> bool:
-        """Tell whether the sequence of that id lives here."""
-        ...
 
     def run_here_now(self, request: InferRequest) -> InferResponse | None:
         """Return the answer if there is one without waiting; see PromptScheduler.run_now."""
@@ -103,3 +95,24 @@ def absent(model: str, version: str) -> InferdError:
         f"server that runs it"
     )
     return Unavailable(msg)
+
+
+class AbsentScheduler:
+    """The local scheduler of a version all whose instances are in other processes."""
+
+    @property
+    def pending_count(self) -> int:
+        """See Scheduler.pending_count."""
+        return 0
+
+    async def run(self, request: InferRequest) -> InferResponse:
+        """Raise Unavailable: who sent it here does not know yet where the instances are."""
+        raise absent(request.model, request.version)
+
+    async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """See `run`."""
+        raise absent(request.model, request.version)
+        yield  # which makes this a generator
+
+    async def close(self, timeout_s: float) -> None:
+        """See Scheduler.close."""

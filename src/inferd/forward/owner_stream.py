@@ -10,7 +10,7 @@ from inferd.forward.frame_line import FrameLine
 from inferd.forward.line import FrameKind
 from inferd.forward.message import encode_answer, encode_end
 from inferd.forward.owned import Owned
-from inferd.forward.share import WINDOW, share_of
+from inferd.schedulers.execution.job import STREAM_AHEAD, share_of
 
 
 class OwnerStream:
@@ -31,7 +31,7 @@ class OwnerStream:
         self._leave = leave
         self._number = number
         self.request = request
-        self._room = WINDOW
+        self._room = STREAM_AHEAD
         self._has_room = asyncio.Event()
         # Streams are asynchronous generators, which need a task.
         self._task = asyncio.get_running_loop().create_task(self._run(owned))
@@ -59,7 +59,7 @@ class OwnerStream:
 
     async def _send(self, answer: InferResponse) -> None:
         share = share_of(answer)
-        # A share is at most WINDOW, so an answer always fits in the end.
+        # A share is at most STREAM_AHEAD, so an answer always fits in the end.
         while self._room < share:
             self._has_room.clear()
             await self._has_room.wait()

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from functools import partial
 from time import perf_counter_ns
 
 from inferd.core.interfaces import (
@@ -13,12 +14,12 @@ from inferd.core.interfaces import (
 )
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Unavailable
-from inferd.forward.absent import AbsentScheduler
 from inferd.forward.exchange import Exchange
 from inferd.forward.home import Home
 from inferd.forward.origin_end import OriginEnd
+from inferd.forward.owned import AbsentScheduler
 from inferd.forward.owner import owner_of, sequence_key
-from inferd.forward.streaming import answers_there
+from inferd.forward.streaming import SentStream, answers_there
 from inferd.schedulers.queueing.policy import unloading
 
 WAIT_S = 10.0
@@ -107,14 +108,14 @@ class ForwardScheduler:
             raise
         finally:
             del done  # it may hold an error whose traceback refers to this frame
-            self.note_back(link.number)
+            self._note_back(link.number)
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """See Scheduler.stream, and `run`."""
         owner = self._owner(request)
         if owner == self._own:
             return self.stream_here(request)
-        return answers_there(self, owner, request)
+        return self._answers_there(owner, request)
 
     def _owner(self, request: InferRequest) -> int:
         """Return the number of the process that runs `request`, _ANY for any of the others.
@@ -143,13 +144,25 @@ class ForwardScheduler:
         self._last = best.number
         return best
 
-    async def reach(self, number: int, request: InferRequest) -> OriginEnd | None:
-        """See Sender.reach."""
+    def _answers_there(
+        self, number: int, request: InferRequest
+    ) -> AsyncGenerator[InferResponse, None]:
+        send = partial(self._send_stream, number, request)
+        return answers_there(send, partial(self.local.stream, request), self._note_back)
+
+    async def _send_stream(self, number: int, request: InferRequest) -> SentStream | None:
+        """Have the owner begin `request`; return None if it runs here. Raises Unavailable."""
         if number == self._own:
             # Its own number, which two processes have while one is replaced.
-            return await self._other_of_two(request)
-        request.queued_ns = perf_counter_ns()
-        return self._link(number) or await self._waited_for(number, request)
+            link = await self._other_of_two(request)
+            if link is None:
+                return None
+        else:
+            request.queued_ns = perf_counter_ns()
+            link = self._link(number) or await self._waited_for(number, request)
+        begun = link.begin_stream(request, self.version, self.form)
+        self._sent[link.number] += 1
+        return link, begun
 
     async def _waited_for(self, number: int, request: InferRequest) -> OriginEnd:
         """Return a link to the owner, which is not ready now. Raises Unavailable."""
@@ -169,12 +182,8 @@ class ForwardScheduler:
             f"ready within {wait_s:g} s"
         )
 
-    def note_sent(self, number: int) -> None:
-        """See Sender.note_sent."""
-        self._sent[number] += 1
-
-    def note_back(self, number: int) -> None:
-        """See Sender.note_back."""
+    def _note_back(self, number: int) -> None:
+        """Note that a request is not under way in process `number` any more."""
         self._sent[number] -= 1
         if self._quiet is not None and not self._quiet.done() and not self._sent.total():
             self._quiet.set_result(None)
@@ -192,7 +201,7 @@ class ForwardScheduler:
     def stream_here(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """See Owned.stream_here."""
         if self._keeper is not None and self._exchange.peers.are_two:
-            return answers_there(self, self._own, request)
+            return self._answers_there(self._own, request)
         return self.local.stream(request)
 
     @property

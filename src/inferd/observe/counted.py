@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from inferd.observe.custom import CustomFamily, CustomMetric
-from inferd.observe.family import Family
+from inferd.observe.family import CustomFamily, CustomMetric, Family
 from inferd.observe.numbers import (
     Amount,
     Buckets,

@@ -17,8 +17,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 
 from inferd.errors import InferdError
-from inferd.observe.custom import MAX_FAMILIES, MAX_METRICS
-from inferd.observe.family import Across
+from inferd.observe.family import MAX_FAMILIES, MAX_METRICS, Across
 from inferd.observe.statistics import Duration, ResponseStatistics
 from inferd.observe.stats import BUCKETS, FINE_BUCKETS, MAX_BATCH_ROWS, MAX_RESPONSE_ROWS
 from inferd.observe.summary import SUMMARY_BUCKETS, is_recent

@@ -9,7 +9,7 @@ from inferd.config.server import ServerConfig
 from inferd.core.processes import Processes
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidConfig
-from inferd.observe.nvml import Gpus
+from inferd.observe.devices import Gpus
 
 if TYPE_CHECKING:
     from inferd.ui.dashboard import Dashboard

@@ -32,9 +32,8 @@ from inferd.engine.loading.load import LoadOptions
 from inferd.errors import InvalidConfig
 from inferd.observe.allowed import AllowedFolder
 from inferd.observe.line_file import LineFile
-from inferd.observe.payloads.file import EventFile
+from inferd.observe.payloads.files import EventFile, EventTable
 from inferd.observe.payloads.log import PayloadLog, PayloadSink
-from inferd.observe.payloads.parquet import EventTable
 from inferd.observe.payloads.receiver import EventSender
 from inferd.observe.tracing.file import TraceWriter
 from inferd.observe.tracing.spans import SpanSender

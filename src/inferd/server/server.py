@@ -21,9 +21,8 @@ from inferd.core.processes import ALONE, Processes
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidConfig
 from inferd.memory.capacity import Capacity
-from inferd.observe.devices import Cpu, Devices
+from inferd.observe.devices import Cpu, Devices, Gpus
 from inferd.observe.log import Log
-from inferd.observe.nvml import Gpus
 from inferd.server.address import is_loopback
 from inferd.server.dashboard import dashboard, read_certificate
 from inferd.server.link import has_dashboard, say_link, ui_tokens

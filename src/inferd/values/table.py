@@ -137,9 +137,6 @@ def _arrow_column(column: Any, name: str, file: Path) -> Array:
             array = np.stack([np.asarray(one) for one in array])
         except ValueError:
             array = np.empty(0, object)
-        if array.dtype.kind == "O":
-            msg = f"{file}: column '{name}' holds {kind}, which is neither numbers nor strings"
-            raise InvalidRequest(msg)
     if array.dtype.kind not in "biuf":
         msg = f"{file}: column '{name}' holds {kind}, which is neither numbers nor strings"
         raise InvalidRequest(msg)

@@ -14,7 +14,7 @@ from inferd.backends.worker.commands import Loads
 from inferd.backends.worker.document import Command, Content
 from inferd.core.interfaces import BackendContext
 from inferd.core.request import InferResponse
-from inferd.observe.custom import CustomMetrics
+from inferd.observe.family import CustomMetrics
 from inferd_worker import packet
 
 CALL = msgspec.json.encode([[], ["other", -1, "", [], [], None, 0, 0, 0, 0], False, []])

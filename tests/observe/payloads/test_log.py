@@ -6,7 +6,7 @@ import pytest
 
 from inferd.config.options.payload_log import PayloadPolicy, PayloadSettings
 from inferd.observe.payloads.event import REQUEST, PayloadEvent
-from inferd.observe.payloads.file import EventFile
+from inferd.observe.payloads.files import EventFile
 from inferd.observe.payloads.log import PayloadLog
 
 PATIENCE_S = 30

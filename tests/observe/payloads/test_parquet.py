@@ -7,7 +7,7 @@ import pytest
 
 from inferd.errors import InvalidConfig
 from inferd.observe.payloads.event import REQUEST, PayloadEvent
-from inferd.observe.payloads.parquet import EventTable
+from inferd.observe.payloads.files import EventTable
 
 
 @pytest.fixture

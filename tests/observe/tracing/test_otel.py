@@ -7,8 +7,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 import inferd
 from inferd.config.options.trace import CollectorSettings, TraceSettings
 from inferd.observe.tracing.otel import open_provider, record
-from inferd.observe.tracing.parent import Parent
-from inferd.observe.tracing.trace import Trace
+from inferd.observe.tracing.trace import Parent, Trace
 
 EPOCH_NS = 1_700_000_000_000_000_000
 ACTIVITIES = [

@@ -1,6 +1,6 @@
 import pytest
 
-from inferd.observe.tracing.parent import Parent, read_parent
+from inferd.observe.tracing.trace import Parent, read_parent
 
 TRACE = "0af7651916cd43dd8448eb211c12666c"
 SPAN = "b7ad6b7169242424"

@@ -6,7 +6,7 @@ import pytest
 from inferd.config.options.trace import TraceChange, TraceSettings
 from inferd.errors import InvalidRequest, Unsupported
 from inferd.observe.allowed import AllowedFolder
-from inferd.observe.tracing.parent import Parent
+from inferd.observe.tracing.trace import Parent
 from inferd.observe.tracing.tracer import Tracer
 
 FILE = Path("/var/traces/trace.json")

@@ -7,7 +7,7 @@ import pytest
 from figure_models import NOW, Clock, answered, failed, served
 from figure_server import OVERVIEW, FigureServer, OneProcess
 
-from inferd.observe.nvml import GpuReading
+from inferd.observe.devices import GpuReading
 from inferd.ui.figures.part import FigureQuestion, Seen
 from inferd.ui.figures.sampler import Meters
 

@@ -13,7 +13,7 @@ from inferd.core.arrays import ArrayInstance, Run
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.offline import OfflineReport
-from inferd.core.pool import Pool
+from inferd.core.shared import Pool
 from inferd.core.signature import Declared, Signature, check_config
 from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest, foreign_text
 from inferd.tensor.array import Array

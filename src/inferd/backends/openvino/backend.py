@@ -14,8 +14,7 @@ from inferd.config.parameter import is_on, whole_number
 from inferd.core.arrays import ArrayInstance, Run
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import ModelFiles, Placement
-from inferd.core.pool import Pool
-from inferd.core.shared import Shared, fingerprint
+from inferd.core.shared import Pool, Shared, fingerprint
 from inferd.core.signature import Declared, Signature, check_config
 from inferd.errors import BackendFailed, InvalidRequest, Unsupported, foreign_text
 from inferd.formats.protobuf import Malformed

@@ -20,7 +20,7 @@ from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.errors import InferdError, InvalidRequest, ModelNotFound, Unsupported, foreign_text
 
 if TYPE_CHECKING:
-    from inferd.observe.custom import CustomMetric
+    from inferd.observe.family import CustomMetric
 
 
 class Loads:

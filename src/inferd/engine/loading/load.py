@@ -65,8 +65,8 @@ from inferd.errors import BackendFailed, InferdError, InvalidConfig, foreign_tex
 from inferd.forward.exchange import Exchange
 from inferd.forward.home import Home
 from inferd.observe.crash.mark import ModelMarks, RunMarks
-from inferd.observe.custom import CustomMetrics
-from inferd.observe.nvml import Gpus
+from inferd.observe.devices import Gpus
+from inferd.observe.family import CustomMetrics
 from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
 from inferd.observe.stats import Counts, Histogram
 from inferd.observe.summary import SummaryCounts

@@ -22,7 +22,7 @@ from inferd.core.interfaces import (
 )
 from inferd.core.rows import AS_CONFIGURED, Joining
 from inferd.core.traits import traits_of
-from inferd.forward.absent import AbsentScheduler
+from inferd.forward.owned import AbsentScheduler
 from inferd.observe.crash.mark import ModelMarks
 from inferd.observe.stats import Counts
 from inferd.schedulers.compared import ComparedScheduler

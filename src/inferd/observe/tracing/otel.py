@@ -29,8 +29,7 @@ import inferd
 from inferd.config.options.trace import CollectorSettings
 from inferd.errors import Code
 from inferd.observe.tracing import trace as activities
-from inferd.observe.tracing.parent import Parent
-from inferd.observe.tracing.trace import Trace
+from inferd.observe.tracing.trace import Parent, Trace
 
 # Which stamps are events of which span, as in Triton's spans.
 _OF_REQUEST = (activities.REQUEST_START, activities.QUEUE_START, activities.REQUEST_END)

@@ -1,5 +1,6 @@
 """Trace: the record of one traced request, and Triton's names for its timestamps."""
 
+import re
 from collections.abc import Iterator
 from itertools import count
 from time import perf_counter_ns
@@ -7,8 +8,32 @@ from typing import NamedTuple
 
 from inferd.config.options.trace import TENSORS, TIMESTAMPS, TraceSettings
 from inferd.errors import Code, InferdError
-from inferd.observe.tracing.parent import Parent
 from inferd.tensor.tensor import Tensor
+
+_TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+
+
+class Parent(NamedTuple):
+    """The ids of a span; `is_sampled`: the client records it and wants its children recorded."""
+
+    trace_id: int
+    span_id: int
+    is_sampled: bool
+
+
+def read_parent(traceparent: str) -> Parent | None:
+    """Return the parent in the header `traceparent`, None when the header is invalid.
+
+    Version 00 has exactly four fields; later versions may have more.
+    """
+    match = _TRACEPARENT.fullmatch(traceparent.strip())
+    # A version of ff is invalid (W3C Trace Context, section 2.2.1).
+    if match is None or match[1] == "ff" or (match[1] == "00" and match[5]):
+        return None
+    parent = Parent(int(match[2], 16), int(match[3], 16), bool(int(match[4], 16) & 1))
+    # All zeros are invalid as well (section 2.2.2).
+    return parent if parent.trace_id and parent.span_id else None
+
 
 HTTP_RECV_START, HTTP_RECV_END = "HTTP_RECV_START", "HTTP_RECV_END"
 HTTP_SEND_START, HTTP_SEND_END = "HTTP_SEND_START", "HTTP_SEND_END"

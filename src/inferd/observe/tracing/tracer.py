@@ -24,8 +24,7 @@ from inferd.config.options.trace import (
 )
 from inferd.errors import InvalidRequest, Unsupported
 from inferd.observe.allowed import AllowedFolder
-from inferd.observe.tracing.parent import Parent
-from inferd.observe.tracing.trace import Budget, Trace
+from inferd.observe.tracing.trace import Budget, Parent, Trace
 
 log = logging.getLogger("inferd.trace")
 

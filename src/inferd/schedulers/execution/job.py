@@ -197,7 +197,7 @@ class StreamJob(Job):
             with closing(_answers(instance, self.requests[0], host.name)) as answers:
                 for answer in answers:
                     check_types(host.name, self.requests, (answer,))
-                    share = _share(answer)
+                    share = share_of(answer)
                     # acquire() takes one at a time.
                     for _ in range(share):
                         self.room.acquire()
@@ -217,11 +217,11 @@ class StreamJob(Job):
         self.answers.put_nowait(last)
 
 
-def _share(answer: Answer) -> int:
+def share_of(answer: Answer) -> int:
     """Return how much of STREAM_AHEAD an answer takes up; a large one takes all of it."""
     if isinstance(answer, InferdError):
         return 1
-    size_bytes = sum(tensor.size_bytes for tensor in answer.outputs)
+    size_bytes = sum([tensor.size_bytes for tensor in answer.outputs])
     # An answer without data takes a place as well: its object has a size.
     return min(1 + size_bytes * STREAM_AHEAD // STREAM_AHEAD_BYTES, STREAM_AHEAD)
 

@@ -12,8 +12,8 @@ import msgspec
 
 from inferd.engine.engine import Engine
 from inferd.engine.serving.served import Served
+from inferd.observe.devices import GpuReading, Gpus
 from inferd.observe.log_lines import LogLines
-from inferd.observe.nvml import GpuReading, Gpus
 from inferd.ui.figures.history import DayHistory, Row
 from inferd.ui.figures.meter import ProcessMeter
 from inferd.ui.figures.models import ModelFigures, pids_of

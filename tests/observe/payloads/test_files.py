@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from inferd.observe.payloads.event import REQUEST, PayloadEvent
-from inferd.observe.payloads.file import EventFile
+from inferd.observe.payloads.files import EventFile
 
 
 def write(file, *ids):
@@ -76,7 +76,7 @@ FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
 from inferd.observe.payloads.event import REQUEST, PayloadEvent
-from inferd.observe.payloads.file import EventFile
+from inferd.observe.payloads.files import EventFile
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 file = EventFile(Path(sys.argv[1]), 10_000, 2)

@@ -5,7 +5,7 @@ import pytest
 
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
-from inferd.values.shown import json_value, plain_array, tensor_text
+from inferd.values.output import json_value, plain_array, tensor_text
 
 
 def tensor(values, datatype=DataType.FP32):
