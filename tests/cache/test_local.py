@@ -69,7 +69,7 @@ def test_a_large_answer_takes_the_place_of_several():
             await shelf.keep(bytes([number]), packed(number))
         await shelf.keep(b"large", packed(9, 200 + ENTRY_BYTES))
         assert await shelf.find(b"\2") is not None
-        assert (store.entry_count, store.eviction_count) == (2, 2)
+        assert (len(store.entries), store.eviction_count) == (2, 2)
         assert store.used_bytes == store.size_bytes
 
     run(go())
@@ -105,7 +105,7 @@ def test_the_second_answer_under_a_key_takes_the_place_of_the_first():
         await shelf.keep(b"a", packed(1))
         await shelf.keep(b"a", packed(2, 50))
         assert await shelf.find(b"a") == packed(2, 50)
-        assert (store.entry_count, store.used_bytes) == (1, 50 + ENTRY_BYTES)
+        assert (len(store.entries), store.used_bytes) == (1, 50 + ENTRY_BYTES)
         assert store.eviction_count == 0
 
     run(go())
@@ -122,9 +122,9 @@ def test_a_cleared_shelf_gives_all_its_room_back():
         one.clear()
         assert await one.find(b"a") is None
         assert await other.find(b"a") == packed(2)
-        assert (store.entry_count, store.used_bytes) == (2, 2 * (100 + ENTRY_BYTES))
+        assert (len(store.entries), store.used_bytes) == (2, 2 * (100 + ENTRY_BYTES))
         await store.close()
-        assert (store.entry_count, store.used_bytes) == (0, 0)
+        assert (len(store.entries), store.used_bytes) == (0, 0)
 
     run(go())
 
@@ -188,7 +188,7 @@ def test_whatever_happens_the_books_are_right_and_the_newest_are_there(steps):
             else:
                 shelves[shelf].clear()
                 model = {place: size for place, size in model.items() if place[0] != shelf}
-            assert store.entry_count == len(model)
+            assert len(store.entries) == len(model)
             assert store.used_bytes == sum(size + ENTRY_BYTES for size in model.values())
 
     run(go())
@@ -202,7 +202,7 @@ def test_no_more_memory_is_taken_than_is_counted():
         for number in range(5000):  # more than there is room for
             await shelf.keep(number.to_bytes(32, "little"), bytes(memoryview(bytes(64))))
         taken = tracemalloc.get_traced_memory()[0] - before
-        assert store.entry_count == (1 << 20) // (64 + ENTRY_BYTES)
+        assert len(store.entries) == (1 << 20) // (64 + ENTRY_BYTES)
         assert 0.5 * store.used_bytes < taken <= store.used_bytes
 
     tracemalloc.start()
@@ -218,9 +218,9 @@ def test_a_closed_store_is_empty_and_may_be_filled_again():
         shelf = store.shelf()
         await shelf.keep(b"a", packed(1))
         await store.close()
-        assert (store.entry_count, store.used_bytes) == (0, 0)
+        assert (len(store.entries), store.used_bytes) == (0, 0)
         await shelf.keep(b"b", packed(2))
         shelf.clear()
-        assert (store.entry_count, store.used_bytes) == (0, 0)
+        assert (len(store.entries), store.used_bytes) == (0, 0)
 
     run(go())

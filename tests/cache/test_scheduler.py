@@ -175,7 +175,7 @@ async def test_a_request_that_is_given_up_leaves_nothing(model, ask):
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    assert it.store.entry_count == 0
+    assert len(it.store.entries) == 0
     assert it.told().inference_stats.cache_miss.count == 1
 
 
@@ -188,7 +188,7 @@ async def test_the_same_request_may_run_twice_at_once(model, ask):
     it.inner.may_answer.set()
     assert await asyncio.gather(*both) == [[2, 4], [2, 4]]
     assert len(it.inner.seen) == 2
-    assert it.store.entry_count == 1
+    assert len(it.store.entries) == 1
 
 
 @run
@@ -197,7 +197,7 @@ async def test_flags_without_a_sequence_are_a_part_of_the_question(model, ask):
     for start in (True, True, False):
         await it.ask(ask(sequence=Sequence(0, start, end=True)))
     assert len(it.inner.seen) == 2
-    assert it.store.entry_count == 2
+    assert len(it.store.entries) == 2
 
 
 @run
@@ -206,7 +206,7 @@ async def test_requests_of_a_sequence_go_past_the_cache(model, ask):
     for _ in range(2):
         await it.ask(ask(sequence=Sequence(5)))
     assert len(it.inner.seen) == 2
-    assert it.store.entry_count == 0
+    assert len(it.store.entries) == 0
     stats = it.told().inference_stats
     assert stats.cache_hit.count == stats.cache_miss.count == 0
 
@@ -246,7 +246,7 @@ async def test_an_answer_is_not_kept_when_the_model_changed_while_it_ran(model, 
     it.identity = b"second"
     it.inner.may_answer.set()
     assert await asking == [2, 4]
-    assert it.store.entry_count == 0
+    assert len(it.store.entries) == 0
 
 
 @run
@@ -258,7 +258,7 @@ async def test_an_answer_that_comes_after_the_end_is_given_and_not_kept(model, a
     await it.scheduler.close(5)
     it.inner.may_answer.set()
     assert await asking == [2, 4]
-    assert it.store.entry_count == 0
+    assert len(it.store.entries) == 0
     await it.ask(ask())  # the scheduler behind it decides what happens to those who are late
     assert len(it.inner.seen) == 2
 
@@ -279,7 +279,7 @@ async def test_the_end_empties_the_shelf_and_ends_the_scheduler(model, ask):
     await it.ask(ask())
     assert it.scheduler.pending_count == 7
     await it.scheduler.close(5)
-    assert (it.store.entry_count, it.inner.closed_after_s) == (0, 5)
+    assert (len(it.store.entries), it.inner.closed_after_s) == (0, 5)
 
 
 @run
@@ -289,9 +289,9 @@ async def test_two_models_share_the_room_and_not_the_answers(model, ask):
     await one.ask(ask())
     await other.ask(ask())
     assert len(one.inner.seen) == len(other.inner.seen) == 1
-    assert one.store.entry_count == 2
+    assert len(one.store.entries) == 2
     await one.scheduler.close(0)
-    assert one.store.entry_count == 1
+    assert len(one.store.entries) == 1
 
 
 @run

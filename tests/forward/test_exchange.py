@@ -49,13 +49,13 @@ def test_what_runs_for_others_in_a_process_that_ends_still_reaches_other_models(
         models = {caller: (config, LATE_CALLER), twice: (SINGLE + INT_CONFIG, TWICE)}
         async with together(2, **models) as all_:
             first, second = (engine.exchange for engine in all_.engines)
-            await until(lambda: first.listener._ends and second.listener._ends)
+            await until(lambda: first._ends and second._ends)
             await until(lambda: first.peers.link(1))
             asked = asyncio.create_task(all_.engines[0].infer(ask(caller, IN=[7])))
-            [end] = second.listener._ends
+            [end] = second._ends
             await until(lambda: end._running)
             ending = asyncio.create_task(second.finish(3600.0))
-            await until(lambda: not first.listener._wanting)
+            await until(lambda: not first._wanting)
             await asyncio.to_thread(pipe.write_text, "go on")
             found = values(await asked)
             assert not ending.done()
@@ -71,10 +71,10 @@ def test_a_process_that_is_met_late_is_told_that_there_are_no_more_clients(toget
         async with together(2, m=(ECHO % ("INT32", "INT32"), None)) as all_:
             all_.tell()
             first, second = (engine.exchange for engine in all_.engines)
-            await until(lambda: not (first.listener._ends or second.listener._ends))
+            await until(lambda: not (first._ends or second._ends))
             await asyncio.gather(first.finish(3600.0), second.finish(3600.0))
             all_.tell(0, 1)
-            await until(lambda: first.listener._ends and second.listener._ends)
-            await until(lambda: not (first.listener._wanting or second.listener._wanting))
+            await until(lambda: first._ends and second._ends)
+            await until(lambda: not (first._wanting or second._wanting))
 
     asyncio.run(go())

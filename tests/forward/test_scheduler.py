@@ -210,7 +210,7 @@ def test_a_stream_that_its_client_leaves_ends_in_its_owner(together, ask, until)
             owner, other = all_.owner("numbers"), all_.other("numbers")
             answers = all_.engines[other].stream(ask("numbers", IN=[2**31 - 1]))
             first = await anext(answers)
-            [end] = all_.engines[owner].exchange.listener._ends
+            [end] = all_.engines[owner].exchange._ends
             assert len(end._running) == 1
             await answers.aclose()
             await until(lambda: not end._running)
@@ -237,9 +237,9 @@ def test_an_owner_that_ends_fails_what_it_had(together, ask, until):
             waiting = asyncio.create_task(
                 origin.infer(ask("sums", (away[1], True, False), INPUT0=[[1]]))
             )
-            [end] = all_.engines[1].exchange.listener._ends
+            [end] = all_.engines[1].exchange._ends
             await until(lambda: end._running)
-            all_.engines[1].exchange.listener.close()
+            end.close()
             with pytest.raises(Unavailable, match="process 1 of the server") as caught:
                 await waiting
             return caught.value.is_lost

@@ -39,13 +39,13 @@ def test_a_picture_is_its_pixels(tmp_path, pixels):
     ],
 )
 def test_dims_say_where_channels_are_and_how_large_it_is(pixels, dims, shape):
-    assert arranged(pixels, dims, "0..255", "it").array.shape == shape
+    assert arranged(pixels, dims, "0..255", "it")[0].shape == shape
 
 
 def test_what_was_done_is_said(pixels):
-    made = arranged(pixels, (1, 28, 28), "0..1", "it")
-    assert made.text == "4x2 as 28x28 grey, pixels 0..1"
-    assert made.array.dtype == np.float32 and made.array.max() <= 1
+    array, text = arranged(pixels, (1, 28, 28), "0..1", "it")
+    assert text == "4x2 as 28x28 grey, pixels 0..1"
+    assert array.dtype == np.float32 and array.max() <= 1
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,12 @@ def test_what_was_done_is_said(pixels):
 )
 def test_a_scale_says_what_black_and_white_are(scale, black, white):
     pixels = np.array([[[0, 0, 0], [255, 255, 255]]], np.uint8)
-    made = arranged(pixels, (-1, -1, 3), scale, "it").array
+    made = arranged(pixels, (-1, -1, 3), scale, "it")[0]
     assert (made[0, 0] == black).all() and (made[0, 1] == white).all()
 
 
 def test_imagenet_is_for_three_channels(pixels):
-    made = arranged(np.zeros((1, 1, 3), np.uint8), (3, 1, 1), "imagenet", "it").array
+    made = arranged(np.zeros((1, 1, 3), np.uint8), (3, 1, 1), "imagenet", "it")[0]
     assert np.allclose(made.ravel(), [-2.1179, -2.0357, -1.8044], atol=1e-4)
     with pytest.raises(InvalidRequest, match="three channels"):
         arranged(pixels, (1, 2, 4), "imagenet", "it")

@@ -24,11 +24,6 @@ class LocalStore:
         self.entries: OrderedDict[tuple[LocalShelf, bytes], Packed] = OrderedDict()
         """The answers of all shelves, in the order of their last use."""
 
-    @property
-    def entry_count(self) -> int:
-        """The number of answers."""
-        return len(self.entries)
-
     def shelf(self) -> "LocalShelf":
         """See Store.shelf."""
         return LocalShelf(self)
@@ -38,7 +33,7 @@ class LocalStore:
         used = self.used_bytes / self.size_bytes
         return [
             cache_gauge("util", "The used part of it, 0 to 1", used, "mean"),  # all have one size
-            cache_gauge("num_entries", "Answers in it", self.entry_count, "level"),
+            cache_gauge("num_entries", "Answers in it", len(self.entries), "level"),
             cache_gauge(
                 "num_evictions", "Answers that made room for others", self.eviction_count, "count"
             ),

@@ -331,20 +331,13 @@ def repeat_text(seconds: Sequence[float]) -> str:
 
 
 def _write_json(result: "InferResult", tensors: list["Tensor"], seconds: list[float]) -> None:
-    from inferd.values.output import json_value
+    from inferd.values.output import json_document
 
     document: dict[str, object] = {
         "model": result.model_name,
         "version": result.model_version,
         "ms": [round(one * 1e3, 4) for one in seconds],
-        "outputs": {
-            one.name: {
-                "datatype": one.datatype.value,
-                "shape": list(one.shape),
-                "data": json_value(one),
-            }
-            for one in tensors
-        },
+        "outputs": json_document(tensors),
     }
     if result.parameters:
         document["parameters"] = result.parameters

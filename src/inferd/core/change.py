@@ -150,15 +150,15 @@ def about(change: Change) -> About:
             return About(SETTINGS, f"trace/{change.model}/{_set_in(change.change)}/{cleared}")
 
 
-class Agreement(Protocol):
+class Agreement:
     """What the processes that make a change tell each other; `number` is the change's.
 
-    Of one that each process makes for itself alone `number` is 0. `is_replay`: the others made it
-    before this process was there.
+    This one is with nobody: of a change that each process makes for itself alone `number` is 0.
+    `is_replay`: the others made it before this process was there.
     """
 
-    number: int
-    is_replay: bool
+    number = 0
+    is_replay = False
 
     async def all_can(self, name: str, failures: dict[int, str]) -> dict[int, str]:
         """Wait until every process is ready to change `name`.
@@ -166,21 +166,11 @@ class Agreement(Protocol):
         `failures` are the versions that failed here, with the reasons; those that failed anywhere
         are returned. Raises InferdError when another process cannot make the change.
         """
-        ...
-
-
-class Unshared:
-    """An agreement with nobody."""
-
-    number = 0
-    is_replay = False
-
-    async def all_can(self, name: str, failures: dict[int, str]) -> dict[int, str]:
-        """Return `failures`."""
+        del name
         return failures
 
 
-UNSHARED = Unshared()
+UNSHARED = Agreement()
 
 
 class Everywhere(Protocol):

@@ -362,18 +362,13 @@ class GatheringScheduler(Scheduler, Protocol):
 
 
 @runtime_checkable
-class SequenceCounter(Protocol):
-    """A scheduler that knows how many sequences live."""
+class SequenceKeeper(Scheduler, Protocol):
+    """A scheduler in which sequences live."""
 
     @property
     def sequence_count(self) -> int:
         """How many sequences live."""
         ...
-
-
-@runtime_checkable
-class SequenceKeeper(SequenceCounter, Scheduler, Protocol):
-    """A scheduler in which sequences live."""
 
     def has_sequence(self, id: int | str) -> bool:
         """Tell whether the sequence of that id lives."""

@@ -16,11 +16,14 @@ from inferd.forward.peers import Peers
 _OTHERS = 0o077
 
 
-class PeerListener:
-    """Takes connections of other processes, whose requests are for one of `versions`."""
+class Exchange:
+    """Links to and from the other `processes`, and the versions that they may send requests to."""
 
-    def __init__(self, versions: OwnedVersions) -> None:
-        self._versions = versions
+    def __init__(self, processes: Processes) -> None:
+        self.processes = processes
+        self.peers = Peers(processes)
+        # Requests of others find versions in it; schedulers fill it as they are made.
+        self.owned = OwnedVersions()
         self._ends: set[OwnerEnd] = set()
         self._wanting: set[OwnerEnd] = set()  # those of them whose origin has clients
         self._server: asyncio.AbstractServer | None = None
@@ -33,17 +36,29 @@ class PeerListener:
         return self._server is not None and bool(self._ends)
 
     async def open(self, path: str) -> None:
-        """Listen on a Unix socket in a folder that nobody else can enter; it is made if need be.
+        """Take requests on a Unix socket in a folder that nobody else can enter.
 
-        Raises OSError, or InvalidConfig for a folder that others can enter.
+        The folder is made if need be. Raises OSError, or InvalidConfig for a folder that others can
+        enter.
         """
         _prepare(Path(path))
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(self._connected, path)
         self._path = path
 
-    async def wait_until_done(self, timeout_s: float) -> None:
-        """Wait, at most `timeout_s`, until no other process that has clients is connected."""
+    async def finish(self, timeout_s: float, *, is_replaced: bool = False) -> None:
+        """Wait until the others need nothing of this process, which has no more requests itself.
+
+        They are told: processes that end together would wait for each other otherwise. The links
+        to them stay: what runs here for others may call models that are elsewhere. Once nobody has
+        requests of clients, nothing runs anywhere. If this process `is_replaced`, they turn to the
+        one that took its place. Gives up after `timeout_s`.
+        """
+        # Before waiting: two processes that both wait would wait for each other's word.
+        self.peers.say_last()
+        if is_replaced:
+            for end in self._ends:
+                end.dismiss()
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self._wanting:
@@ -51,13 +66,8 @@ class PeerListener:
                     self._left.clear()
                     await self._left.wait()
 
-    def dismiss(self) -> None:
-        """Have the other processes send no more: another has taken the place of this one."""
-        for end in self._ends:
-            end.dismiss()
-
     def stop(self) -> None:
-        """Take no more connections; those there are go on."""
+        """Take no more connections of other processes: this one is closing. Those there go on."""
         server, self._server = self._server, None
         if server is not None:
             server.close()
@@ -66,16 +76,17 @@ class PeerListener:
                 Path(self._path).unlink()
 
     def close(self) -> None:
-        """End all connections."""
+        """End all links. Requests that are still under way there, or for others here, fail."""
         self.stop()
         # Each `close` removes its end from the set.
         for end in list(self._ends):
             end.close()
         self._ends.clear()
         self._wanting.clear()
+        self.peers.close()
 
     def _connected(self) -> FrameLine:
-        end = OwnerEnd(self._versions, self._forget, self._note_done)
+        end = OwnerEnd(self.owned, self._forget, self._note_done)
         self._ends.add(end)
         self._wanting.add(end)
         return end.line
@@ -100,41 +111,3 @@ def _prepare(path: Path) -> None:
         raise InvalidConfig(msg)
     # A socket of a process that was killed, whose number this one has.
     path.unlink(missing_ok=True)
-
-
-class Exchange:
-    """Links to and from the other `processes`, and the versions that they may send requests to."""
-
-    def __init__(self, processes: Processes) -> None:
-        self.processes = processes
-        self.peers = Peers(processes)
-        self.owned = OwnedVersions()
-        # It finds versions in `owned`, which schedulers fill as they are made.
-        self.listener = PeerListener(self.owned)
-
-    async def open(self, path: str) -> None:
-        """Take requests of other processes on a Unix socket; see PeerListener.open."""
-        await self.listener.open(path)
-
-    async def finish(self, timeout_s: float, *, is_replaced: bool = False) -> None:
-        """Wait until the others need nothing of this process, which has no more requests itself.
-
-        They are told: processes that end together would wait for each other otherwise. The links
-        to them stay: what runs here for others may call models that are elsewhere. Once nobody has
-        requests of clients, nothing runs anywhere. If this process `is_replaced`, they turn to the
-        one that took its place. Gives up after `timeout_s`.
-        """
-        # Before waiting: two processes that both wait would wait for each other's word.
-        self.peers.say_last()
-        if is_replaced:
-            self.listener.dismiss()
-        await self.listener.wait_until_done(timeout_s)
-
-    def stop(self) -> None:
-        """Take no more connections of other processes: this one is closing."""
-        self.listener.stop()
-
-    def close(self) -> None:
-        """End all links. Requests that are still under way there, or for others here, fail."""
-        self.listener.close()
-        self.peers.close()

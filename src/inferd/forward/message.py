@@ -24,7 +24,7 @@ from inferd.forward.heads import (
     encode,
 )
 from inferd.memory.buffer import Buffer
-from inferd.tensor.dtype import DataType
+from inferd.tensor.dtype import DATATYPES
 from inferd.tensor.tensor import Tensor
 
 ALIGN = 16
@@ -34,8 +34,6 @@ PADS = tuple(bytes(size) for size in range(ALIGN))
 
 MOST_KNOWN, MOST_KNOWN_BYTES = 512, 4096
 """What is remembered of requests: of how many, and of how long ones."""
-
-_DATATYPES = {one.value: one for one in DataType}
 
 
 def encode_request(request: InferRequest, version: str, form: bytes) -> tuple[bytes, list[Buffer]]:
@@ -204,7 +202,7 @@ def _unpacked(heads: Several[TensorHead], data: memoryview) -> list[Tensor]:
     tensors = []
     at = 0
     for name, datatype, shape, size, parameters in heads:
-        found = _DATATYPES.get(datatype)
+        found = DATATYPES.get(datatype)
         if found is None or size < 0:
             msg = f"a tensor of datatype {datatype!r} and {size} bytes"
             raise ValueError(msg)

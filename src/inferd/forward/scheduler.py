@@ -253,7 +253,7 @@ class ForwardScheduler:
             await asyncio.wait((self._quiet,), timeout=timeout_s)
         linger_s = min(LINGER_S, end_s - loop.time())
         # Without other processes nobody sends anything.
-        if linger_s > 0 and self._exchange.listener.has_origins:
+        if linger_s > 0 and self._exchange.has_origins:
             await asyncio.sleep(linger_s)
         self._exchange.owned.remove(self)
         await self.local.close(max(0.0, end_s - loop.time()))

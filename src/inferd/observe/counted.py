@@ -31,6 +31,7 @@ _AS_THEY_ARE = (
     "cache_miss",
     "responses",
 )
+_OF_NOW = ("pending_count", "load_s", "is_on_gpu", "is_cached", "is_joined", "is_isolated")
 _HISTOGRAMS = ("queue", "input", "infer", "output")
 _PHASES = Phased.__struct_fields__
 
@@ -53,26 +54,14 @@ def numbers_of(observed: Observed) -> ModelNumbers:
         ),
         counts.last_ns,
         _amount_of(counts.first_responses),
-        observed.pending_count,
-        observed.load_s,
-        observed.is_on_gpu,
-        observed.is_cached,
-        observed.is_joined,
-        observed.is_isolated,
+        **{name: getattr(observed, name) for name in _OF_NOW},
     )
 
 
 def observed_in(numbers: ModelNumbers, own: Observed) -> Observed:
     """Return what is observed of the version that is `own` here and has these numbers in all."""
-    return own._replace(
-        counts=counts_of(numbers),
-        pending_count=numbers.pending_count,
-        load_s=numbers.load_s,
-        is_on_gpu=numbers.is_on_gpu,
-        is_cached=numbers.is_cached,
-        is_joined=numbers.is_joined,
-        is_isolated=numbers.is_isolated,
-    )
+    of_now = {name: getattr(numbers, name) for name in _OF_NOW}
+    return own._replace(counts=counts_of(numbers), **of_now)
 
 
 def counts_of(numbers: ModelNumbers) -> Counts:
@@ -134,17 +123,7 @@ def custom_of(numbers: CustomNumbers) -> CustomFamily:
 
 
 def _rows(rows: dict[int, Phases]) -> dict[int, Phased]:
-    return {
-        size: Phased(
-            each.count,
-            each.queue_ns,
-            each.input_ns,
-            each.infer_ns,
-            each.output_ns,
-            each.handover_ns,
-        )
-        for size, each in rows.items()
-    }
+    return {size: Phased(*(getattr(each, name) for name in _PHASES)) for size, each in rows.items()}
 
 
 def _phases(phased: Phased) -> Phases:

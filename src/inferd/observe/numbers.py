@@ -10,6 +10,7 @@ Neither numpy nor a model's framework is imported here: whoever keeps numbers ru
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
 from math import fsum, isfinite
 from statistics import fmean
 from typing import Annotated, Any, Final, TypeVar
@@ -210,10 +211,7 @@ def added(entries: Sequence[EncodedNumbers]) -> ModelNumbers:
     """
     # Versions loaded by earlier changes are other models under the same name.
     born = max(entry.born for entry in entries)
-    first, *others = [entry.numbers() for entry in entries if entry.born == born]
-    for other in others:
-        first = add(first, other)
-    return first
+    return reduce(add, [entry.numbers() for entry in entries if entry.born == born])
 
 
 def added_families(processes: Sequence[ProcessNumbers]) -> list[FamilyNumbers]:
@@ -243,7 +241,8 @@ def added_customs(processes: Sequence[ProcessNumbers]) -> list[CustomNumbers]:
     """
     found: dict[str, CustomNumbers] = {}
     for family in (each for process in processes for each in process.customs):
-        known = found.setdefault(family.name, _empty(family))
+        empty = CustomNumbers(family.name, family.kind, family.help, {})
+        known = found.setdefault(family.name, empty)
         # Two processes may define a name as different kinds at the same time; the first counts, as
         # in one process.
         if known.kind == family.kind:
@@ -254,10 +253,8 @@ def added_customs(processes: Sequence[ProcessNumbers]) -> list[CustomNumbers]:
 
 def added_calls(processes: Sequence[ProcessNumbers]) -> dict[str, Duration]:
     """Return the calls of all processes."""
-    calls: dict[str, Duration] = {}
-    for process in processes:
-        calls = _sum(calls, process.calls)
-    return calls
+    none: dict[str, Duration] = {}
+    return reduce(_sum, [process.calls for process in processes], none)
 
 
 def exact(numbers: Iterable[int | float]) -> Total:
@@ -382,10 +379,6 @@ def _amount(one: Amount | None, other: Amount | None) -> Amount | None:
         return one  # as in one process, where those that come first count
     total = exact([*one.total, *other.total])
     return Amount(total, 0, one.bounds, _sum(one.counts, other.counts))
-
-
-def _empty(family: CustomNumbers) -> CustomNumbers:
-    return CustomNumbers(family.name, family.kind, family.help, {})
 
 
 def _first_of(rows: Mapping[Any, T], count: int) -> dict[Any, T]:

@@ -8,6 +8,7 @@ pieces, so that the event loop can do other work between them.
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -153,10 +154,7 @@ def exposition(
 
 
 def _counts(readings: Sequence[_Snapshot]) -> Iterator[str]:
-    def simple(name: str, kind: str, help: str, values: Iterable[float]) -> Iterator[str]:
-        labels = (reading.labels for reading in readings)
-        return Family(name, kind, help, zip(labels, values, strict=True)).pieces()
-
+    simple = partial(_simple, readings)
     yield from simple(
         "nv_inference_request_success",
         "counter",
@@ -206,31 +204,40 @@ def _counts(readings: Sequence[_Snapshot]) -> Iterator[str]:
     )
 
 
+def _simple(
+    readings: Sequence[_Snapshot], name: str, kind: str, help: str, values: Iterable[float]
+) -> Iterator[str]:
+    labels = (reading.labels for reading in readings)
+    return Family(name, kind, help, zip(labels, values, strict=True)).pieces()
+
+
 def _joining(readings: Sequence[_Snapshot]) -> Iterator[str]:
     """Yield what is known of joining, for models whose configuration leaves a choice."""
     readings = [reading for reading in readings if reading.observed.is_joined is not None]
     if not readings:
         return
-
-    def counted(name: str, help: str, values: Iterable[int]) -> Iterator[str]:
-        labels = (reading.labels for reading in readings)
-        return Family(name, "counter", help, zip(labels, values, strict=True)).pieces()
-
-    states = ((one.labels, int(one.observed.is_joined is True)) for one in readings)
-    help = "Whether requests may be joined into one execution (1) or run alone (0)"
-    yield from Family("inferd_model_joined", "gauge", help, states).pieces()
-    yield from counted(
+    simple = partial(_simple, readings)
+    yield from simple(
+        "inferd_model_joined",
+        "gauge",
+        "Whether requests may be joined into one execution (1) or run alone (0)",
+        (int(reading.observed.is_joined is True) for reading in readings),
+    )
+    yield from simple(
         "inferd_join_comparison_total",
+        "counter",
         "Joined answers that were compared with the same requests run alone",
         (reading.observed.counts.comparison_count for reading in readings),
     )
-    yield from counted(
+    yield from simple(
         "inferd_join_disagreement_total",
+        "counter",
         "Joined answers that differed from those of the same requests run alone",
         (reading.observed.counts.disagreement_count for reading in readings),
     )
-    yield from counted(
+    yield from simple(
         "inferd_request_rerun_total",
+        "counter",
         "Requests run again by themselves after their joined execution had failed",
         (reading.observed.counts.rerun_count for reading in readings),
     )

@@ -13,6 +13,7 @@ from typing import Any
 from inferd.aio.thread import in_daemon_thread
 from inferd.config.options.log import LogSettings
 from inferd.core.change import (
+    Agreement,
     Change,
     ChangeLog,
     FollowModel,
@@ -220,8 +221,8 @@ class Fellows:
                 one.set_exception(Unavailable("the server is shutting down"))
 
 
-class _Gates:
-    """The gates of one change: an Agreement. What is replayed has been agreed on before."""
+class _Gates(Agreement):
+    """The gates of one change. What is replayed has been agreed on before."""
 
     def __init__(self, fellows: Fellows, message: ChangeMessage, model: str | None) -> None:
         self.number = message.number

@@ -9,7 +9,7 @@ from inferd.errors import InvalidRequest
 from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 from inferd.tensor.halves import float64_to_half
-from inferd.tensor.tensor import Tensor, dims_text
+from inferd.tensor.tensor import Tensor, dims_text, fits
 from inferd.values.value import objects
 
 STRING_BYTES = 16
@@ -72,9 +72,7 @@ def _dims(
             )
             raise InvalidRequest(msg)
         return first + dims
-    if len(given) != len(dims) or any(
-        want not in (-1, have) for want, have in zip(dims, given, strict=True)
-    ):
+    if not fits(dims, given):
         msg = (
             f"--shape {declared.name}:{','.join(map(str, given))} does not fit the input's dims "
             f"{dims_text(dims)}"

@@ -100,9 +100,8 @@ def _fitted(declared: TensorMetadata, value: InputValue, pixels: str) -> tuple[T
         has_batch = len(dims) == 4
         # What training scripts do mostly: models that take floats expect shares of 255.
         scale = pixels or ("0..1" if datatype.numpy.kind == "f" else "0..255")
-        found = arranged(value.array, dims[1:] if has_batch else dims, scale, value.source)
-        array, note = found.array[None] if has_batch else found.array, found.text
-        array = _cast(array, declared, value)
+        array, note = arranged(value.array, dims[1:] if has_batch else dims, scale, value.source)
+        array = _cast(array[None] if has_batch else array, declared, value)
     elif value.datatype is not None:
         if value.datatype is not datatype:
             msg = (

@@ -8,7 +8,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 from inferd.tensor.halves import bf16_to_float32
 from inferd.tensor.tensor import Tensor, dims_text
+from inferd.values.value import objects
 
 MOST_SHOWN = 60
 MOST_STRINGS = 20
@@ -57,20 +58,28 @@ def json_value(tensor: Tensor) -> object:
     """Return the elements as nested lists; strings that are no UTF-8 with escapes, NaN as null."""
     array = plain_array(tensor)
     if tensor.datatype is DataType.BYTES:
-        flat = array.ravel()
-        texts = np.empty(flat.shape, object)
         # JSON has no bytes, and a replacement character would not tell which they were.
-        texts[:] = [one.decode(errors="backslashreplace") for one in flat]
-        return texts.reshape(array.shape).tolist()
+        texts = [one.decode(errors="backslashreplace") for one in array.ravel()]
+        return objects(texts).reshape(array.shape).tolist()
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        flat = array.ravel()
-        values = np.empty(flat.shape, object)
-        values[:] = [one if np.isfinite(one) else None for one in flat.tolist()]
-        return values.reshape(array.shape).tolist()
+        values = [one if np.isfinite(one) else None for one in array.ravel().tolist()]
+        return objects(values).reshape(array.shape).tolist()
     if array.dtype == np.float32:  # the shortest decimals that are these floats, not their doubles
-        texts = np.array([float(str(one)) for one in array.ravel()], np.float64)
-        return texts.reshape(array.shape).tolist()
+        shortest = np.array([float(str(one)) for one in array.ravel()], np.float64)
+        return shortest.reshape(array.shape).tolist()
     return array.tolist()
+
+
+def json_document(tensors: Iterable[Tensor]) -> dict[str, dict[str, object]]:
+    """Return datatype, shape and elements of each tensor, by its name."""
+    return {
+        one.name: {
+            "datatype": one.datatype.value,
+            "shape": list(one.shape),
+            "data": json_value(one),
+        }
+        for one in tensors
+    }
 
 
 def _range_text(array: Array) -> str:
@@ -196,15 +205,7 @@ def _only(tensors: Sequence[Tensor], suffix: str, better: str) -> Tensor:
 
 
 def _json(tensors: Sequence[Tensor]) -> bytes:
-    document = {
-        one.name: {
-            "datatype": one.datatype.value,
-            "shape": list(one.shape),
-            "data": json_value(one),
-        }
-        for one in tensors
-    }
-    return json.dumps(document, ensure_ascii=False).encode() + b"\n"
+    return json.dumps(json_document(tensors), ensure_ascii=False).encode() + b"\n"
 
 
 def _csv(tensors: Sequence[Tensor]) -> bytes:

@@ -1,7 +1,7 @@
 """Pictures as inputs, with the extra inferd[pictures]: pixels, arranged as a model wants them."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,13 +16,6 @@ colour there, as torchvision's models want them."""
 
 _MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 _DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
-
-
-class ArrangedPicture(NamedTuple):
-    """What became of a picture: the array, and words that say it."""
-
-    array: Array
-    text: str
 
 
 def read_picture(file: Path) -> Array:
@@ -46,11 +39,12 @@ def read_picture(file: Path) -> Array:
     return pixels if pixels.ndim == 3 else pixels[:, :, None]
 
 
-def arranged(pixels: Array, dims: tuple[int, ...], scale: str, source: str) -> ArrangedPicture:
-    """Return `pixels` as a model with `dims`, without the batch, takes them: three, or two if grey.
+def arranged(pixels: Array, dims: tuple[int, ...], scale: str, source: str) -> tuple[Array, str]:
+    """Return `pixels` as a model with `dims`, without the batch, takes them, and words that say it.
 
-    It is resized to the height and width that `dims` say. Channels are where `dims` have 1, 3 or 4;
-    first if nothing tells. The values are float32 if `scale` says so. Raises InvalidRequest.
+    `dims` are three, or two if grey. It is resized to the height and width that they say. Channels
+    are where `dims` have 1, 3 or 4; first if nothing tells. The values are float32 if `scale` says
+    so. Raises InvalidRequest.
     """
     if not pixels.size:
         msg = f"reading {source} needs Pillow: pip install 'inferd[pictures]'"
@@ -71,8 +65,8 @@ def arranged(pixels: Array, dims: tuple[int, ...], scale: str, source: str) -> A
     kind = {1: "grey", 3: "RGB", 4: "RGBA"}[pixels.shape[2]]
     text = f"{was[1]}x{was[0]} as {pixels.shape[1]}x{pixels.shape[0]} {kind}, pixels {scale}"
     if len(dims) == 2:
-        return ArrangedPicture(array[:, :, 0], text)
-    return ArrangedPicture(array if is_last else array.transpose(2, 0, 1), text)
+        return array[:, :, 0], text
+    return array if is_last else array.transpose(2, 0, 1), text
 
 
 def _drawn(pixels: Array, channels: int, size: tuple[int, ...]) -> Array:

@@ -1,5 +1,6 @@
 """InputValue: the elements of one input before its datatype is known, and how they become it."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,8 +27,8 @@ class InputValue(NamedTuple):
     content: bytes = b""
 
 
-def objects(values: list[bytes]) -> Array:
-    """Return an array of strings: an object array of bytes."""
+def objects(values: Sequence[object]) -> Array:
+    """Return an object array: of bytes, one of strings."""
     # Filled afterwards: np.array() would make fixed-width bytes of them and drop trailing NULs.
     array = np.empty(len(values), object)
     array[:] = values

@@ -5,6 +5,7 @@ from fields import with_fields
 from figure_models import MS, NOW, answered, failed, refused, served
 
 from inferd.config.model import ModelConfig
+from inferd.core.interfaces import SequenceKeeper
 from inferd.core.metadata import ModelState
 from inferd.core.request import InferRequest
 from inferd.core.rows import Joining
@@ -219,7 +220,7 @@ def test_a_detail_has_the_whole_histograms_and_the_steps_of_an_ensemble():
 
 
 def test_sequences_are_counted_where_there_may_be_any():
-    class Keeper:
+    class Keeper(SequenceKeeper):
         pending_count = 0
         sequence_count = 3
 

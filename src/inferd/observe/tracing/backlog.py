@@ -38,7 +38,7 @@ class Backlog:
         )
 
     def open(self) -> None:
-        """See Sink.open."""
+        """Get ready to write. Raises InvalidConfig when that is impossible."""
 
     @property
     # Without a lock: each count has one writer, and being off by one trace does no harm.

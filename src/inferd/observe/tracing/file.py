@@ -129,9 +129,9 @@ class SharedTraceFile(TraceFile):
     def _open(self, path: Path, *, is_new: bool) -> int:
         del is_new
         descriptor = super()._open(path, is_new=False)
-        # Advisory, between processes of one server: what they read of the end must not change
-        # before they write.
-        _lock(descriptor)
+        # Advisory, between processes of one server, until it is closed: what they read of the end
+        # must not change before they write.
+        system.lock_file(descriptor, waits=True)
         return descriptor
 
 
@@ -142,11 +142,6 @@ def _is_made(path: Path) -> bool:
     except FileExistsError:
         return False
     return True
-
-
-def _lock(descriptor: int) -> None:
-    """Let no other process write to the file until the descriptor is closed."""
-    system.lock_file(descriptor, waits=True)
 
 
 def _put_before_the_bracket(descriptor: int, text: bytes) -> None:

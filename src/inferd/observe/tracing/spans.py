@@ -28,7 +28,7 @@ class SpanSender(Backlog):
         self._provider: TracerProvider | None = None
 
     def open(self) -> None:
-        """See Sink.open."""
+        """See Backlog.open."""
         try:
             from inferd.observe.tracing import otel
         except ImportError as error:
@@ -44,7 +44,7 @@ class SpanSender(Backlog):
         self._tracer = self._provider.get_tracer("inferd")
 
     def close(self, timeout_s: float) -> None:
-        """See Sink.close."""
+        """See Backlog.close."""
         if self._provider is None:
             return
         started_s = time.monotonic()

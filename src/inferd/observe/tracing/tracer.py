@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from inferd.config.options.trace import (
     LEVELS,
@@ -24,28 +24,13 @@ from inferd.config.options.trace import (
 )
 from inferd.errors import InvalidRequest, Unsupported
 from inferd.observe.allowed import AllowedFolder
+from inferd.observe.tracing.backlog import Backlog
 from inferd.observe.tracing.trace import Budget, Parent, Trace
 
 log = logging.getLogger("inferd.trace")
 
 GLOBAL = ""
 """Stands in place of a model's name for the global settings."""
-
-
-class Sink(Protocol):
-    """Where finished traces go."""
-
-    def open(self) -> None:
-        """Get ready to write. Raises InvalidConfig when that is impossible."""
-        ...
-
-    def take(self, trace: Trace) -> None:
-        """Queue a finished trace, or drop it if too many wait. Called on the event loop."""
-        ...
-
-    def close(self, timeout_s: float) -> None:
-        """Write what is left, but give up after `timeout_s` seconds. Called in a thread."""
-        ...
 
 
 class _Sampling:
@@ -103,7 +88,7 @@ class Tracer:
     def __init__(
         self,
         settings: TraceSettings,
-        sink: Sink,
+        sink: Backlog,
         folder: AllowedFolder | None = None,
         numbers: Iterator[int] | None = None,
     ) -> None:
@@ -177,7 +162,10 @@ class Tracer:
         self._after({**self._given, model: given}, model, changed)
         yield
         # Computed again: meanwhile requests were counted.
-        self._apply({**self._given, model: given}, model, changed)
+        all_given = {**self._given, model: given}
+        self._samplings = self._after(all_given, model, changed)
+        self._given = {name: own for name, own in all_given.items() if own}
+        self._look()
         self._warn_of_no_file(self.settings(model))
 
     def _warn_of_no_file(self, now: TraceSettings) -> None:
@@ -203,16 +191,13 @@ class Tracer:
                 return settings.file
         return self._folder.place("trace_file", name, must_be_new=must_be_new)
 
-    def _apply(self, given: dict[str, dict[str, object]], model: str, changed: Set[str]) -> None:
-        """Apply the settings `given`; of `model`, the fields in `changed` are new."""
-        self._samplings = self._after(given, model, changed)
-        self._given = {name: own for name, own in given.items() if own}
-        self._look()
-
     def _after(
         self, given: dict[str, dict[str, Any]], model: str, changed: Set[str]
     ) -> dict[str, _Sampling]:
-        """Return what follows from the settings `given`, by model. Raises InvalidRequest."""
+        """Return what follows from the settings `given`; of `model`, `changed` fields are new.
+
+        Raises InvalidRequest.
+        """
         base = replace(self._start, **given.get(GLOBAL, {}))
         before = self._samplings
         everywhere = before[GLOBAL].under(base, changed if model == GLOBAL else frozenset())

@@ -216,17 +216,11 @@ class RemoteInstances:
             self._jobs.note_ended()
             job.finish(Cancelled("nobody waits for the request"))
             return
-        now_ns = self._jobs.clock()
+        job.requests[0].started_ns = self._jobs.clock()
+        self._running[job] = instance
         if isinstance(job, _RemoteStreamJob):
-            job.requests[0].started_ns = now_ns
-            self._running[job] = instance
             job.begin(instance)
             return
-        self._give(job, instance, now_ns)
-
-    def _give(self, job: Job, instance: AsyncInstance, now_ns: int) -> None:
-        job.requests[0].started_ns = now_ns
-        self._running[job] = instance
         job.when_abandoned = partial(instance.cancel, job.requests)
         instance.begin(job.requests, partial(self._finish, job, instance))
 

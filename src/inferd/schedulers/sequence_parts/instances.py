@@ -109,11 +109,11 @@ class SequenceInstances:
         None means any kind.
         """
         # Fewest sequences, then the lowest number: soonest empty.
-        staying = [(len(o.sequences), n) for n, o in self._instances.items() if not o.is_leaving]
-        some = [one for one in staying if kind is None or self._is_of(one[1], kind)]
+        staying = {n: one for n, one in self._instances.items() if not one.is_leaving}
+        some = [n for n, one in staying.items() if kind is None or kind in one.execution.kinds]
         if len(staying) > 1 and some:
-            _, number = min(some)
-            self._instances[number].is_leaving = True
+            number = min(some, key=lambda n: len(staying[n].sequences))
+            staying[number].is_leaving = True
             self._slots.close(number)
             self._dismiss_if_done(number)
 
@@ -121,9 +121,6 @@ class SequenceInstances:
         instance = SequenceInstance(execution)
         execution.on_room = partial(self._on_room, instance)
         return instance
-
-    def _is_of(self, number: int, kind: Hashable) -> bool:
-        return kind in self._instances[number].execution.kinds
 
     async def close(self, timeout_s: float) -> None:
         """Close all instances."""

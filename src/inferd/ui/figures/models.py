@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from inferd.aio.inline import groups
-from inferd.core.interfaces import ProcessInstance, SequenceCounter
+from inferd.core.interfaces import ProcessInstance, SequenceKeeper
 from inferd.core.metadata import ModelState
 from inferd.engine.loading.catalog import NO_VERSION, UNLOADED, Catalog, Version
 from inferd.engine.serving.served import Served
@@ -318,7 +318,7 @@ def pids_of(served: Served) -> list[int]:
 def _sequence_count(served: Served) -> int | None:
     """Return how many sequences live in a version, None if that is not known or it has none."""
     scheduler = served.scheduler
-    if served.has_sequences and isinstance(scheduler, SequenceCounter):
+    if served.has_sequences and isinstance(scheduler, SequenceKeeper):
         return scheduler.sequence_count
     return None
 
