@@ -13,19 +13,6 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 """Between attempts to connect to a process that is said to be ready."""
 
 
-class _Wait:
-    """Somebody who waits for a link to one of `numbers`."""
-
-    def __init__(self, numbers: Collection[int], opened: Promise[None]) -> None:
-        self.numbers = numbers
-        self.opened = opened
-
-    def end(self) -> None:
-        """Wait no longer."""
-        if not self.opened.done():
-            fulfil(self.opened, None)
-
-
 class Peers:
     """Links to the ready ones among `processes`. Used on one event loop.
 
@@ -39,7 +26,8 @@ class Peers:
         self._retired: set[OriginEnd] = set()
         self._predecessor: OriginEnd | None = None
         self._connecting: dict[int, tuple[str, asyncio.Task[None]]] = {}
-        self._waits: list[_Wait] = []
+        # The processes of which somebody waits for one, by what is kept when it is there.
+        self._waits: dict[Promise[None], Collection[int]] = {}
         self._is_closed = False
         self._has_clients = True
         processes.on_change.append(self._follow)
@@ -64,15 +52,15 @@ class Peers:
         # The first request may come before the first change is told.
         self._follow()
         loop = asyncio.get_running_loop()
-        wait = _Wait(numbers, Promise(loop=loop))
-        timer = loop.call_later(timeout_s, wait.end)
-        self._waits.append(wait)
+        opened: Promise[None] = Promise(loop=loop)
+        timer = loop.call_later(timeout_s, _end_wait, opened)
+        self._waits[opened] = numbers
         try:
             if not self._is_closed:
-                await wait.opened
+                await opened
         finally:
             timer.cancel()
-            self._waits.remove(wait)
+            del self._waits[opened]
 
     def say_last(self) -> None:
         """Tell the others, and those to come, that this process has no more clients."""
@@ -93,8 +81,8 @@ class Peers:
         self._connecting.clear()
         self._links.clear()
         self._retired.clear()
-        for wait in list(self._waits):
-            wait.end()
+        for opened in list(self._waits):
+            _end_wait(opened)
 
     def _all(self) -> list[OriginEnd]:
         last = [self._predecessor] if self._predecessor is not None else []
@@ -152,9 +140,9 @@ class Peers:
         self._links[number] = link
         if not self._has_clients:
             link.say_last()
-        for wait in list(self._waits):
-            if number in wait.numbers:
-                wait.end()
+        for opened, numbers in list(self._waits.items()):
+            if number in numbers:
+                _end_wait(opened)
 
     def _gone(self, link: OriginEnd) -> None:
         self._retired.discard(link)
@@ -165,3 +153,8 @@ class Peers:
             # It is still said to be ready: the link broke, not the process.
             if self._processes.sockets.get(link.number) == link.path:
                 self._connect(link.number, link.path, FIRST_PAUSE_S)
+
+
+def _end_wait(opened: Promise[None]) -> None:
+    if not opened.done():
+        fulfil(opened, None)

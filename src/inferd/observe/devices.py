@@ -267,18 +267,16 @@ class Cpu:
             self._utilization = min(1.0, max(0.0, busy / total))
         self._busy, self._all = ticks
         total_bytes, free_bytes = memory
-        return [
-            Family("nv_" + name, "gauge", help, [("", value)])
-            for name, help, value in (
-                ("cpu_utilization", "How busy the processors are, from 0 to 1", self._utilization),
-                ("cpu_memory_total_bytes", "Memory of the machine, in bytes", total_bytes),
-                (
-                    "cpu_memory_used_bytes",
-                    "Memory that programs cannot have any more, in bytes",
-                    total_bytes - free_bytes,
-                ),
-            )
+        rows = [
+            ("utilization", "How busy the processors are, from 0 to 1", self._utilization),
+            ("memory_total_bytes", "Memory of the machine, in bytes", total_bytes),
+            (
+                "memory_used_bytes",
+                "Memory that programs cannot have any more, in bytes",
+                total_bytes - free_bytes,
+            ),
         ]
+        return [Family(f"nv_cpu_{name}", "gauge", help, [("", n)]) for name, help, n in rows]
 
     def _ticks(self) -> tuple[int, int] | None:
         """Return the ticks in which the processors were busy, and all ticks, since boot."""

@@ -154,10 +154,9 @@ def exposition(
 
 
 def _counts(readings: Sequence[_Snapshot]) -> Iterator[str]:
-    simple = partial(_simple, readings)
-    yield from simple(
+    counter, gauge = partial(_simple, readings, "counter"), partial(_simple, readings, "gauge")
+    yield from counter(
         "nv_inference_request_success",
-        "counter",
         "Requests that were answered",
         (one.inferences.success.count for one in readings),
     )
@@ -172,40 +171,35 @@ def _counts(readings: Sequence[_Snapshot]) -> Iterator[str]:
             for reason, count in reading.observed.counts.fail_counts.items()
         ),
     ).pieces()
-    yield from simple(
+    yield from counter(
         "nv_inference_count",
-        "counter",
         "Inferences: the batch sizes of all answered requests added up",
         (one.inference_count for one in readings),
     )
-    yield from simple(
+    yield from counter(
         "nv_inference_exec_count",
-        "counter",
         "Executions of the model",
         (one.execution_count for one in readings),
     )
-    yield from simple(
+    yield from gauge(
         "nv_inference_pending_request_count",
-        "gauge",
         "Requests that wait for their execution to begin",
         (reading.observed.pending_count for reading in readings),
     )
-    yield from simple(
+    yield from gauge(
         "nv_model_load_duration_secs",
-        "gauge",
         "How long the model took to load, in seconds",
         (reading.observed.load_s for reading in readings),
     )
-    yield from simple(
+    yield from counter(
         "inferd_request_refused_total",
-        "counter",
         "Requests turned away because too many were waiting",
         (reading.observed.counts.refused_count for reading in readings),
     )
 
 
 def _simple(
-    readings: Sequence[_Snapshot], name: str, kind: str, help: str, values: Iterable[float]
+    readings: Sequence[_Snapshot], kind: str, name: str, help: str, values: Iterable[float]
 ) -> Iterator[str]:
     labels = (reading.labels for reading in readings)
     return Family(name, kind, help, zip(labels, values, strict=True)).pieces()
@@ -216,28 +210,24 @@ def _joining(readings: Sequence[_Snapshot]) -> Iterator[str]:
     readings = [reading for reading in readings if reading.observed.is_joined is not None]
     if not readings:
         return
-    simple = partial(_simple, readings)
-    yield from simple(
+    counter, gauge = partial(_simple, readings, "counter"), partial(_simple, readings, "gauge")
+    yield from gauge(
         "inferd_model_joined",
-        "gauge",
         "Whether requests may be joined into one execution (1) or run alone (0)",
         (int(reading.observed.is_joined is True) for reading in readings),
     )
-    yield from simple(
+    yield from counter(
         "inferd_join_comparison_total",
-        "counter",
         "Joined answers that were compared with the same requests run alone",
         (reading.observed.counts.comparison_count for reading in readings),
     )
-    yield from simple(
+    yield from counter(
         "inferd_join_disagreement_total",
-        "counter",
         "Joined answers that differed from those of the same requests run alone",
         (reading.observed.counts.disagreement_count for reading in readings),
     )
-    yield from simple(
+    yield from counter(
         "inferd_request_rerun_total",
-        "counter",
         "Requests run again by themselves after their joined execution had failed",
         (reading.observed.counts.rerun_count for reading in readings),
     )

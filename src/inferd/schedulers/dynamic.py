@@ -368,38 +368,37 @@ class _AnswerOrder:
 
     def __init__(self) -> None:
         # Removal from the middle, when a client leaves, takes no longer than from the front.
-        self._waiting: OrderedDict[int, Waiting] = OrderedDict()
-        self._answers: dict[int, Answer] = {}
+        self._pending: OrderedDict[int, tuple[Waiting, Answer | None]] = OrderedDict()
 
     def check_room(self) -> None:
         """Raise Overloaded when too many requests await their turn to be answered."""
-        if len(self._waiting) >= MAX_WAITING:
+        if len(self._pending) >= MAX_WAITING:
             msg = f"{MAX_WAITING} requests wait for the answers of those before; try again later"
             raise Overloaded(msg)
 
     def add(self, waiting: Waiting) -> None:
         """Add a request behind all others."""
-        self._waiting[waiting.number] = waiting
+        self._pending[waiting.number] = waiting, None
 
     def answer(self, waiting: Waiting, answer: Answer) -> None:
         """Give `answer` to its request once all earlier requests have theirs."""
-        if waiting.number in self._waiting and waiting.number not in self._answers:
-            self._answers[waiting.number] = answer
+        found = self._pending.get(waiting.number)
+        if found is not None and found[1] is None:
+            self._pending[waiting.number] = waiting, answer
             self._release()
 
     def remove(self, waiting: Waiting) -> None:
         """Forget a request, so that no later answer waits for it."""
-        if self._waiting.pop(waiting.number, None) is not None:
-            self._answers.pop(waiting.number, None)
+        if self._pending.pop(waiting.number, None) is not None:
             self._release()
 
     def _release(self) -> None:
-        while self._waiting:
-            number, waiting = next(iter(self._waiting.items()))
-            if number not in self._answers:
+        while self._pending:
+            waiting, answer = next(iter(self._pending.values()))
+            if answer is None:
                 return
-            del self._waiting[number]
-            tell(waiting, self._answers.pop(number))
+            del self._pending[waiting.number]
+            tell(waiting, answer)
 
 
 def _are_wanted(batch: Sequence[Waiting]) -> bool:

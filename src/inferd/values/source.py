@@ -31,9 +31,7 @@ def read_json(body: bytes, source: str) -> dict[str, InputValue]:
         raise InvalidRequest(msg) from None
     # An inference request as the protocol has it, copied from a log or from documentation.
     if isinstance(document, dict) and isinstance(document.get("inputs"), list):
-        return {
-            name: value for entry in document["inputs"] for name, value in _v2_input(entry, source)
-        }
+        return dict(_v2_input(entry, source) for entry in document["inputs"])
     if isinstance(document, dict):
         return {
             str(name): InputValue(source, json_array(values, f"{source}: '{name}'"))
@@ -42,8 +40,8 @@ def read_json(body: bytes, source: str) -> dict[str, InputValue]:
     return {"": InputValue(source, json_array(document, source))}
 
 
-def _v2_input(entry: object, source: str) -> Iterable[tuple[str, InputValue]]:
-    """Yield the name and value of an entry of a V2 request's inputs."""
+def _v2_input(entry: object, source: str) -> tuple[str, InputValue]:
+    """Return the name and value of an entry of a V2 request's inputs."""
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         msg = f"{source}: each of the inputs is to be an object with a name"
         raise InvalidRequest(msg)
@@ -57,13 +55,11 @@ def _v2_input(entry: object, source: str) -> Iterable[tuple[str, InputValue]]:
         raise InvalidRequest(msg)
     array = json_array(entry["data"], f"{source}: '{name}'")
     try:
-        yield (
-            name,
-            InputValue(source, cast(array, datatype).reshape(entry.get("shape", -1)), datatype),
-        )
+        array = cast(array, datatype).reshape(entry.get("shape", -1))
     except (ValueError, TypeError, OverflowError) as error:
         msg = f"{source}: input '{name}' does not fit its datatype and shape: {error}"
         raise InvalidRequest(msg) from None
+    return name, InputValue(source, array, datatype)
 
 
 def json_array(values: Any, what: str) -> Array:
