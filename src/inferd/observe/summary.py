@@ -50,13 +50,8 @@ class Summary:
 
     def quantiles(self, levels: Sequence[float]) -> list[float]:
         """Return the quantiles at these levels, in ns; NaN when there were no durations."""
-        before = self._before(self._clock())
-        if self._counts == before:
-            return [nan] * len(levels)
         # Counts only grow, so differences are what came in between.
-        seen = list(accumulate(map(sub, self._counts, before)))
-        total = seen[-1]
-        return [_middle(bisect_left(seen, level * total)) for level in levels]
+        return _quantiles(_difference(self._counts, self._before(self._clock())), levels)
 
     def samples(self) -> dict[int, dict[int, int]]:
         """Return how many of these durations are in each bucket, by the step of their last copy.
@@ -102,11 +97,7 @@ class Sampled:
         for step, found in self._samples.items():
             if is_recent(step, now_s):
                 counts.update(found)
-        if not counts:
-            return [nan] * len(levels)
-        buckets = sorted(counts)
-        seen = list(accumulate(counts[bucket] for bucket in buckets))
-        return [_middle(buckets[bisect_left(seen, level * seen[-1])]) for level in levels]
+        return _quantiles(counts, levels)
 
 
 class SummaryCounts(Counts):
@@ -172,6 +163,15 @@ def _difference(after: "array[int]", before: "array[int]") -> dict[int, int]:
         if new != old:
             found |= {at: more for at, more in enumerate(map(sub, new, old), start) if more}
     return found
+
+
+def _quantiles(counts: Mapping[int, int], levels: Sequence[float]) -> list[float]:
+    """Return the quantiles, in ns, of so many durations by bucket; NaN if there are none."""
+    if not counts:
+        return [nan] * len(levels)
+    buckets = sorted(counts)
+    seen = list(accumulate(counts[bucket] for bucket in buckets))
+    return [_middle(buckets[bisect_left(seen, level * seen[-1])]) for level in levels]
 
 
 def _middle(bucket: int) -> float:

@@ -20,12 +20,12 @@ from functools import partial
 
 from inferd.aio.promise import Promise
 from inferd.aio.timer import PreciseTimer, Timer
-from inferd.core.interfaces import Instance, Opened
+from inferd.core.interfaces import Answer, Instance, Opened, Outcome
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Overloaded
 from inferd.schedulers.execution.batch import BatchPlan
 from inferd.schedulers.execution.execution import Execution
-from inferd.schedulers.execution.job import Answer, Outcome, twin
+from inferd.schedulers.execution.job import twin
 from inferd.schedulers.queueing.policy import MAX_WAITING, unloading
 from inferd.schedulers.queueing.queue import Done, RequestQueue, Waiting, tell
 from inferd.schedulers.queueing.queueing import QueueingScheduler

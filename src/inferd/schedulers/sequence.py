@@ -43,11 +43,11 @@ from typing import NamedTuple
 from inferd.aio.promise import Promise
 from inferd.aio.timer import PreciseTimer, Timer
 from inferd.config.options.delay import NO_DELAY, DelayedStart
-from inferd.core.interfaces import Instance, Opened
+from inferd.core.interfaces import Answer, Instance, Opened, Outcome
 from inferd.core.request import InferRequest, InferResponse, Round, Sequence
 from inferd.errors import BackendFailed, Cancelled, InferdError, Unavailable
 from inferd.schedulers.execution.execution import Execution
-from inferd.schedulers.execution.job import Answer, Outcome, twin
+from inferd.schedulers.execution.job import twin
 from inferd.schedulers.queueing.policy import AT_ONCE, unloading
 from inferd.schedulers.queueing.queue import Done, RequestQueue, Waiting, tell
 from inferd.schedulers.queueing.queueing import QueueingScheduler

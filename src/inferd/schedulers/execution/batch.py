@@ -20,11 +20,11 @@ import numpy as np
 from inferd.config.model import BatchInput, ModelConfig
 from inferd.config.parameter import is_on, takes_table
 from inferd.config.parameter_names import FOUND_OUTPUTS
-from inferd.core.interfaces import Instance
+from inferd.core.interfaces import Answer, Instance
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.core.traits import traits_of
 from inferd.errors import BackendFailed, InferdError
-from inferd.schedulers.execution.job import Answer, failure
+from inferd.schedulers.execution.job import failure
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import cut_strings
 from inferd.tensor.tensor import Tensor

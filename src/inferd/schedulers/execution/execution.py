@@ -10,20 +10,12 @@ from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 
 from inferd.compiled import mypyc_attr
 from inferd.config.model import QueuePolicy
-from inferd.core.interfaces import AsyncInstance, Instance, Opened, always
+from inferd.core.interfaces import Answer, AsyncInstance, Instance, Opened, Outcome, always
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError
 from inferd.observe.crash.mark import ModelMarks, RunMarks, shown_ids
 from inferd.observe.stats import Counts
-from inferd.schedulers.execution.job import (
-    Answer,
-    AwaitedJob,
-    Job,
-    Outcome,
-    StartedJob,
-    failure,
-    miscounted,
-)
+from inferd.schedulers.execution.job import AwaitedJob, Job, StartedJob, failure, miscounted
 from inferd.schedulers.execution.jobs import JobLines, JobQueue, Jobs
 from inferd.schedulers.execution.promotion import OVERRUN_NS, Gauges, Promotion, size_class_of
 from inferd.schedulers.execution.remote import RemoteInstances

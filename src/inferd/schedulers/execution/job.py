@@ -10,14 +10,11 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, suppress
 from copy import copy
-from typing import Protocol
 
 from inferd.aio.driver import fulfil, reject
 from inferd.aio.promise import Promise
 from inferd.compiled import mypyc_attr
-from inferd.core.interfaces import Answer as Answer
-from inferd.core.interfaces import DecoupledInstance, Instance
-from inferd.core.interfaces import Outcome as Outcome
+from inferd.core.interfaces import Answer, DecoupledInstance, Instance, Outcome
 from inferd.core.request import InferRequest, InferResponse, Round
 from inferd.errors import BackendFailed, Cancelled, InferdError, foreign_text
 from inferd.tensor.tensor import Tensor
@@ -29,16 +26,21 @@ STREAM_AHEAD_BYTES = 1 << 20
 """About how many bytes it may be ahead; an answer larger than this goes ahead alone."""
 
 
-class JobHost(Protocol):
-    """What a job must know of its model; `clock` and `cpu_clock` return ns."""
+class JobHost:
+    """What a job must know of its model; `clock` and `cpu_clock` return ns.
 
-    name: str
-    clock: Callable[[], int]
-    cpu_clock: Callable[[], int]
+    `count` is how many jobs wait or run.
+    """
+
+    def __init__(self, name: str, clock: Callable[[], int], cpu_clock: Callable[[], int]) -> None:
+        self.name = name
+        self.clock = clock
+        self.cpu_clock = cpu_clock
+        self.count = 0
 
     def note_ended(self) -> None:
-        """Note that a thread is done with a job; called on the event loop."""
-        ...
+        """Note that a job has ended; called on the event loop."""
+        self.count -= 1
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

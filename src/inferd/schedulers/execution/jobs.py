@@ -9,7 +9,7 @@ from contextlib import suppress
 from inferd.compiled import mypyc_attr
 from inferd.config.model import QueuePolicy
 from inferd.errors import InferdError
-from inferd.schedulers.execution.job import Job, twin
+from inferd.schedulers.execution.job import Job, JobHost, twin
 from inferd.schedulers.queueing.policy import MAX_WAITING, full, too_late, unloading
 
 _LONG_US = 1 << 45
@@ -159,25 +159,15 @@ class JobQueue(JobLines):
         return True
 
 
-class Jobs:
-    """The jobs of one model version; `lines` are those that no instance has taken yet.
-
-    `count` are those that wait or run. See JobHost.
-    """
+class Jobs(JobHost):
+    """The jobs of one model version; `lines` are those that no instance has taken yet."""
 
     def __init__(
         self, name: str, lines: JobLines, clock: Callable[[], int], cpu_clock: Callable[[], int]
     ) -> None:
-        self.name = name
+        super().__init__(name, clock, cpu_clock)
         self.lines = lines
-        self.clock = clock
-        self.cpu_clock = cpu_clock
-        self.count = 0
         self.is_closed = False
-
-    def note_ended(self) -> None:
-        """See JobHost.note_ended."""
-        self.count -= 1
 
     def enter(self, job: Job) -> None:
         """Count a job that is submitted. Raises Unavailable if the model is being unloaded."""

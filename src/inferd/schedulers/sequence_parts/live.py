@@ -5,9 +5,10 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+from inferd.core.interfaces import Answer
 from inferd.core.request import InferRequest, InferResponse, Sequence
 from inferd.errors import InferdError
-from inferd.schedulers.execution.job import STREAM_AHEAD, STREAM_AHEAD_BYTES, Answer
+from inferd.schedulers.execution.job import STREAM_AHEAD, STREAM_AHEAD_BYTES
 from inferd.schedulers.queueing.queue import Done, RequestQueue, Waiting, tell
 from inferd.tensor.tensor import Tensor
 

@@ -25,10 +25,10 @@ from inferd.config.model import (
     SequenceState,
 )
 from inferd.config.rules.complaint import within
+from inferd.core.interfaces import Answer
 from inferd.core.request import InferRequest, InferResponse, Round, Sequence, WantedOutput
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest
 from inferd.schedulers.execution.batch import BatchPlan
-from inferd.schedulers.execution.job import Answer
 from inferd.schedulers.sequence_parts.live import LiveSequence, SequenceStep
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import decode_strings, encode_strings
