@@ -4,6 +4,7 @@ import os
 import re
 
 import pytest
+from changed import change
 
 from inferd.config.options.log import LogChange, LogSettings
 from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
@@ -180,7 +181,7 @@ def opened(tmp_path):
 
 def test_a_change_takes_effect_at_once_and_leaves_the_rest(tmp_path, opened):
     log = opened(file=tmp_path / "log", warning=False)
-    log.change(LogChange(verbose=2, format="json"))
+    change(log, LogChange(verbose=2, format="json"))
     assert log.settings == LogSettings("json", tmp_path / "log", verbose=2, warning=False)
     LOGGER.debug("d")
     LOGGER.warning("w")
@@ -192,7 +193,7 @@ def test_a_change_takes_effect_at_once_and_leaves_the_rest(tmp_path, opened):
 
 def test_a_change_of_nothing_is_not_logged(tmp_path, opened):
     log = opened(file=tmp_path / "log")
-    log.change(LogChange(info=True, file="log"))
+    change(log, LogChange(info=True, file="log"))
     assert (tmp_path / "log").read_text() == ""
 
 
@@ -202,15 +203,15 @@ def test_a_wrong_format_changes_nothing(opened):
         InvalidRequest,
         match="invalid argument for log_format, got: x, expected one of default, ISO8601, json",
     ):
-        log.change(LogChange(format="x", verbose=1))
+        change(log, LogChange(format="x", verbose=1))
     assert log.settings == LogSettings()
 
 
 def test_the_file_moves_into_the_allowed_folder_and_back(tmp_path, opened):
     log = opened(file=tmp_path / "log")
-    log.change(LogChange(file="other.txt"))
+    change(log, LogChange(file="other.txt"))
     LOGGER.warning("here")
-    log.change(LogChange(file="log"))
+    change(log, LogChange(file="log"))
     LOGGER.warning("back")
     assert "here" in (tmp_path / "allowed" / "other.txt").read_text()
     assert "back" in (tmp_path / "log").read_text()
@@ -219,7 +220,7 @@ def test_the_file_moves_into_the_allowed_folder_and_back(tmp_path, opened):
 
 def test_no_file_is_standard_error(tmp_path, opened, capfd):
     log = opened(file=tmp_path / "log")
-    log.change(LogChange(file=""))
+    change(log, LogChange(file=""))
     LOGGER.warning("hello")
     assert log.settings.file is None
     assert capfd.readouterr().err.endswith("WARNING hello\n")
@@ -230,8 +231,8 @@ def test_without_an_allowed_folder_the_file_stays_where_it_is(tmp_path, name):
     log = Log(LogSettings(file=tmp_path / "log"))
     log.open()
     with pytest.raises(Unsupported, match="log file location can not be updated"):
-        log.change(LogChange(file=name))
-    log.change(LogChange(file="log", verbose=1))  # what a client has read it may send back
+        change(log, LogChange(file=name))
+    change(log, LogChange(file="log", verbose=1))  # what a client has read it may send back
     assert log.settings == LogSettings(file=tmp_path / "log", verbose=1)
 
 
@@ -239,7 +240,7 @@ def test_a_file_that_cannot_be_opened_leaves_the_settings_as_they_were(tmp_path,
     log = opened(file=tmp_path / "log")
     (tmp_path / "allowed" / "taken").symlink_to(tmp_path / "victim")
     with pytest.raises(InferdError, match="log_file 'taken' cannot be opened: ") as caught:
-        log.change(LogChange(file="taken", verbose=1))
+        change(log, LogChange(file="taken", verbose=1))
     assert str(tmp_path) not in caught.value.message
     assert caught.value.code is Code.INTERNAL
     assert log.settings == LogSettings(file=tmp_path / "log")
@@ -250,9 +251,9 @@ def test_a_file_that_cannot_be_opened_leaves_the_settings_as_they_were(tmp_path,
 
 def test_a_log_that_is_not_the_servers_own_is_only_reported():
     log = Log(LogSettings())
-    log.change(LogChange(info=True))
+    change(log, LogChange(info=True))
     with pytest.raises(Unsupported, match="belongs to the program"):
-        log.change(LogChange(info=False))
+        change(log, LogChange(info=False))
     assert logging.getLogger("inferd").handlers == []
 
 

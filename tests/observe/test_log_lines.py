@@ -6,6 +6,7 @@ import threading
 
 import msgspec
 import pytest
+from changed import change
 
 from inferd.config.options.log import LogChange, LogSettings
 from inferd.errors import InferdError
@@ -70,7 +71,7 @@ def test_lines_are_those_that_the_settings_want_now_and_after_each_change(tmp_pa
     log, lines = opened(tmp_path / "log", info=False)
     LOGGER.info("not wanted")
     LOGGER.error("one")
-    log.change(LogChange(info=True, warning=False))
+    change(log, LogChange(info=True, warning=False))
     LOGGER.info("two")
     LOGGER.warning("not wanted")
     log.reopen()
@@ -86,7 +87,7 @@ def test_who_listens_no_more_hears_nothing(tmp_path):
     log, lines = opened(tmp_path / "log")
     log.ignore(lines)
     LOGGER.error("one")
-    log.change(LogChange(info=False))
+    change(log, LogChange(info=False))
     LOGGER.error("two")
     assert lines.count == 0
 

@@ -3,6 +3,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from changed import change
 
 from inferd.config.options.cache import LocalCacheSettings
 from inferd.config.options.delay import NO_DELAY, DelayedStart
@@ -140,7 +141,7 @@ def test_what_is_traced_is_what_the_options_say():
     )
     found = tracer(config)
     assert found.settings() == TraceSettings(levels=("TENSORS",), rate=7, file=Path("/t"))
-    found.change(TraceChange(file="x"))
+    change(found, TraceChange(file="x"))
     assert found.settings().file == Path("/d/x")
     assert not tracer(ServerConfig()).is_on
     url = "opentelemetry,url=http://there/v1/traces"

@@ -62,11 +62,6 @@ class Log:
                 if handler is listener or getattr(handler, "listener", None) is listener:
                     logger.removeHandler(handler)
 
-    def change(self, change: LogChange) -> None:
-        """Change settings, all of them or none. Raises as `changing` does."""
-        with self.changing(change):
-            pass
-
     @contextmanager
     def changing(self, change: LogChange) -> Iterator[None]:
         """Change settings at the end of the context, unless that is left by an exception.

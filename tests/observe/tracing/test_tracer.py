@@ -2,6 +2,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from changed import change
 
 from inferd.config.options.trace import TraceChange, TraceSettings
 from inferd.errors import InvalidRequest, Unsupported
@@ -109,12 +110,12 @@ def test_finished_traces_go_to_the_sink():
 
 def test_a_model_may_have_settings_of_its_own_and_fields_of_all():
     tracer = tracer_of(rate=7)
-    tracer.change(TraceChange(rate=1), "m")
+    change(tracer, TraceChange(rate=1), "m")
     assert tracer.settings("m").rate == 1
     assert (
         tracer.settings("other") == tracer.settings() == TraceSettings(levels=ON, rate=7, file=FILE)
     )
-    tracer.change(TraceChange(count=5))
+    change(tracer, TraceChange(count=5))
     assert (tracer.settings("m").rate, tracer.settings("m").count) == (1, 5)
     assert ids(tracer, 3) == [1, 2, 3]
     assert ids(tracer, 3, model="other") == []
@@ -122,17 +123,17 @@ def test_a_model_may_have_settings_of_its_own_and_fields_of_all():
 
 def test_what_is_cleared_falls_back_to_global_and_then_to_the_start():
     tracer = tracer_of(rate=7)
-    tracer.change(TraceChange(rate=8))
-    tracer.change(TraceChange(rate=9), "m")
-    tracer.change(TraceChange(cleared=frozenset({"rate"})), "m")
+    change(tracer, TraceChange(rate=8))
+    change(tracer, TraceChange(rate=9), "m")
+    change(tracer, TraceChange(cleared=frozenset({"rate"})), "m")
     assert tracer.settings("m").rate == 8
-    tracer.change(TraceChange(cleared=frozenset({"rate"})))
+    change(tracer, TraceChange(cleared=frozenset({"rate"})))
     assert tracer.settings("m").rate == tracer.settings().rate == 7
 
 
 def test_off_for_one_model_leaves_the_others_on():
     tracer = tracer_of()
-    tracer.change(TraceChange(levels=("OFF",)), "m")
+    change(tracer, TraceChange(levels=("OFF",)), "m")
     assert ids(tracer, 1) == []
     assert ids(tracer, 1, model="other") == [1]
     assert tracer.is_on
@@ -141,7 +142,7 @@ def test_off_for_one_model_leaves_the_others_on():
 def test_on_for_one_model_leaves_the_others_off():
     tracer = tracer_of(levels=())
     assert not tracer.is_on
-    tracer.change(TraceChange(levels=("TENSORS",)), "m")
+    change(tracer, TraceChange(levels=("TENSORS",)), "m")
     assert tracer.is_on
     assert ids(tracer, 1) == [1]
     assert ids(tracer, 1, model="other") == []
@@ -149,48 +150,48 @@ def test_on_for_one_model_leaves_the_others_off():
 
 def test_a_rate_begins_anew_when_it_is_changed():
     tracer = tracer_of(rate=3)
-    tracer.change(TraceChange(rate=2), "a")
+    change(tracer, TraceChange(rate=2), "a")
     assert ids(tracer, 1, model="a") == []
-    tracer.change(TraceChange(count=9), "a")
+    change(tracer, TraceChange(count=9), "a")
     assert ids(tracer, 1, model="a") == [1]  # its second one
     assert ids(tracer, 1, model="a") == []
-    tracer.change(TraceChange(rate=2), "a")
+    change(tracer, TraceChange(rate=2), "a")
     assert ids(tracer, 2, model="a") == [2]
 
 
 def test_a_count_that_is_used_up_stays_so_until_another_is_given():
     tracer = tracer_of(count=1)
-    tracer.change(TraceChange(count=2), "m")
+    change(tracer, TraceChange(count=2), "m")
     assert ids(tracer, 3) == [1, 2]
-    tracer.change(TraceChange(levels=("TENSORS",)), "m")
-    tracer.change(TraceChange(rate=1))
+    change(tracer, TraceChange(levels=("TENSORS",)), "m")
+    change(tracer, TraceChange(rate=1))
     assert tracer.settings("m").count == 0
-    tracer.change(TraceChange(count=5))
+    change(tracer, TraceChange(count=5))
     assert ids(tracer, 1) == []
-    tracer.change(TraceChange(count=1), "m")
+    change(tracer, TraceChange(count=1), "m")
     assert ids(tracer, 2) == [1]
 
 
 def test_a_count_of_all_models_is_what_is_left_of_it_for_one_with_settings_of_its_own():
     tracer = tracer_of(count=3)
     assert ids(tracer, 2, model="other") == [1, 2]
-    tracer.change(TraceChange(rate=1), "m")
+    change(tracer, TraceChange(rate=1), "m")
     assert tracer.settings("m").count == 1
-    tracer.change(TraceChange(count=7), "m")
-    tracer.change(TraceChange(cleared=frozenset({"count"})), "m")
+    change(tracer, TraceChange(count=7), "m")
+    change(tracer, TraceChange(cleared=frozenset({"count"})), "m")
     assert tracer.settings("m").count == 1
 
 
 def test_unknown_levels_are_passed_over():
     tracer = tracer_of()
-    tracer.change(TraceChange(levels=("NOISE",)))
+    change(tracer, TraceChange(levels=("NOISE",)))
     assert tracer.settings().levels == ON
-    tracer.change(TraceChange(levels=("NOISE", "TENSORS")))
+    change(tracer, TraceChange(levels=("NOISE", "TENSORS")))
     assert tracer.settings().levels == ("TENSORS",)
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "text"),
+    ("wrong", "error", "text"),
     [
         (
             TraceChange(rate=2, levels=("OFF", "TENSORS")),
@@ -201,30 +202,30 @@ def test_unknown_levels_are_passed_over():
         (TraceChange(rate=2, mode="opentelemetry"), Unsupported, "trace_mode cannot be changed"),
     ],
 )
-def test_a_wrong_change_changes_nothing(change, error, text):
+def test_a_wrong_change_changes_nothing(wrong, error, text):
     tracer = tracer_of()
     with pytest.raises(error, match=text):
-        tracer.change(change)
+        change(tracer, wrong)
     assert tracer.settings().rate == 1
 
 
 def test_a_file_lies_in_the_allowed_folder_and_known_names_mean_what_they_did():
     tracer = tracer_of()
-    tracer.change(TraceChange(file="x.json"), "m")
+    change(tracer, TraceChange(file="x.json"), "m")
     assert tracer.settings("m").file == FOLDER / "x.json"
-    tracer.change(TraceChange(file="y.json"))
-    tracer.change(TraceChange(file="y.json"), "m")
+    change(tracer, TraceChange(file="y.json"))
+    change(tracer, TraceChange(file="y.json"), "m")
     assert tracer.settings("m").file == FOLDER / "y.json"
-    tracer.change(TraceChange(file="trace.json"), "m")
+    change(tracer, TraceChange(file="trace.json"), "m")
     assert tracer.settings("m").file == FILE
 
 
 def test_without_an_allowed_folder_the_file_stays_where_it_is():
     tracer = tracer_of(folder=None)
-    tracer.change(TraceChange(file="trace.json", mode="triton", rate=9))
+    change(tracer, TraceChange(file="trace.json", mode="triton", rate=9))
     assert tracer.settings().rate == 9
     with pytest.raises(Unsupported, match="trace file location can not be updated"):
-        tracer.change(TraceChange(file="x"))
+        change(tracer, TraceChange(file="x"))
 
 
 def test_a_start_without_a_file_is_reported(caplog):
@@ -238,24 +239,24 @@ def test_a_start_without_a_file_is_reported(caplog):
 
 def test_without_a_file_nothing_is_traced_and_nothing_counted(caplog):
     tracer = tracer_of(levels=(), file=None, rate=1, count=2)
-    tracer.change(TraceChange(levels=ON))
+    change(tracer, TraceChange(levels=ON))
     assert "no trace file: nothing is traced" in caplog.text
     assert (tracer.is_on, tracer.settings().levels) == (False, ON)
     assert tracer.begin("m") is None
-    tracer.change(TraceChange(file="x"), "m")
+    change(tracer, TraceChange(file="x"), "m")
     assert tracer.is_on
     assert (tracer.begin("other"), tracer.begin("m") is not None) == (None, True)
-    tracer.change(TraceChange(cleared=frozenset({"file"})), "m")
+    change(tracer, TraceChange(cleared=frozenset({"file"})), "m")
     assert (tracer.is_on, tracer.begin("m")) == (False, None)
     assert tracer.settings().count == 2
 
 
 def test_tensors_are_not_for_spans():
     spans = tracer_of(levels=(), file=None, mode="opentelemetry")
-    spans.change(TraceChange(levels=ON))
+    change(spans, TraceChange(levels=ON))
     assert spans.is_on
     with pytest.raises(InvalidRequest, match="trace_level TENSORS is not for trace_mode"):
-        spans.change(TraceChange(levels=("TENSORS",)))
+        change(spans, TraceChange(levels=("TENSORS",)))
 
 
 def test_nothing_is_traced_after_closing():

@@ -130,11 +130,6 @@ class Tracer:
         sampling = self._samplings.get(model) or self._samplings[GLOBAL]
         return replace(sampling.settings, count=sampling.left_count)
 
-    def change(self, change: TraceChange, model: str = GLOBAL) -> None:
-        """Change the settings of `model`, or the global ones. Raises as `changing` does."""
-        with self.changing(change, model):
-            pass
-
     @contextmanager
     def changing(
         self, change: TraceChange, model: str = GLOBAL, *, is_replay: bool = False
