@@ -3,7 +3,7 @@
 import pytest
 
 from inferd.api.access import KeyRing
-from inferd.config.options.api_keys import ApiKey, hash_key
+from inferd.config.options.access import ApiKey, hash_key
 from inferd.errors import Forbidden, Restricted, Unauthenticated
 from inferd.http.access import OPEN, Access, Secret
 

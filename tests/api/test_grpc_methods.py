@@ -11,7 +11,7 @@ from inferd.api.call import V2_SERVICE
 from inferd.api.grpc_methods import grpc_methods
 from inferd.api.v2.calls import V2_ALONE
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
-from inferd.config.options.restriction import API_GROUPS
+from inferd.config.options.access import API_GROUPS
 from inferd.config.server import ServerConfig
 from inferd.core.metadata import ModelState
 from inferd.core.request import InferResponse

@@ -6,7 +6,7 @@ import pytest
 
 from inferd.api.access import KeyRing
 from inferd.api.routes import HttpRoutes
-from inferd.config.options.restriction import API_GROUPS
+from inferd.config.options.access import API_GROUPS
 from inferd.engine.engine import Engine
 from inferd.http.access import OPEN, Access
 from inferd.wire.v2.rest.codec import JsonRules

@@ -5,7 +5,7 @@ import stat
 import pytest
 
 from inferd.cli.main import main
-from inferd.config.options.api_keys import hash_key, read_api_keys
+from inferd.config.options.access import hash_key, read_api_keys
 
 
 @pytest.fixture

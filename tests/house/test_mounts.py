@@ -15,8 +15,8 @@ PARTS = ("api/trtis", "wire/trtis", "client/trtis.py")
 """All there is of the mount, below src/inferd."""
 
 SAYS_TRTIS = {
-    "config/sections/details.py": "the option that turns it off, as any option is declared there",
     "config/sections/ignored.py": "options of its own server, listed after that one",
+    "config/sections/protocols.py": "the option that turns it off, as any option is declared there",
     "schedulers/sequence_parts/sequences.py": "an error: how clients of either API spell an id",
 }
 """The modules that name it all the same, each with its reason."""

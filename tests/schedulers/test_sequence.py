@@ -15,7 +15,7 @@ from inferd.config.model import (
     SequenceBatching,
     SequenceState,
 )
-from inferd.config.options.delay import NO_DELAY, DelayedStart
+from inferd.config.options.backends import NO_DELAY, DelayedStart
 from inferd.core.request import InferRequest, InferResponse, Sequence, Span, WantedOutput
 from inferd.errors import (
     BackendFailed,

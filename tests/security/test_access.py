@@ -10,7 +10,7 @@ import pytest
 from target import OLD_SERVICE, SERVICE, field_of, grpc_request
 
 from inferd.api.v2.calls import CALLS
-from inferd.config.options.api_keys import make_key
+from inferd.config.options.access import make_key
 from inferd.ui.topics import GROUPS as TOPICS
 
 BODY = json.dumps(

@@ -13,7 +13,7 @@ from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
 from inferd.api.access import KeyRing
-from inferd.config.options.api_keys import ApiKey, make_key
+from inferd.config.options.access import ApiKey, make_key
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 from inferd.http.access import OPEN

@@ -16,7 +16,7 @@ from server_process import ON_FREE_PORTS, Process
 from server_thread import server_in_thread
 
 from inferd.client.trtis import TrtisGrpc, TrtisHttp
-from inferd.config.options.api_keys import make_key
+from inferd.config.options.access import make_key
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 from inferd.server.server import Server

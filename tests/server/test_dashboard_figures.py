@@ -13,7 +13,7 @@ from running_fleet import running_fleet, until
 from server_process import ON_FREE_PORTS, Process
 from server_thread import server_in_thread
 
-from inferd.config.options.api_keys import make_key
+from inferd.config.options.access import make_key
 from inferd.config.pbtxt import parse_pbtxt
 from inferd.config.server import ServerConfig
 

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 from changed import change
 
+from inferd.config.options.backends import NO_DELAY, DelayedStart, HostPolicy
 from inferd.config.options.cache import LocalCacheSettings
-from inferd.config.options.delay import NO_DELAY, DelayedStart
-from inferd.config.options.host_policy import HostPolicy
 from inferd.config.options.log import LogSettings
 from inferd.config.options.option import options_of
 from inferd.config.options.trace import TraceChange, TraceSettings

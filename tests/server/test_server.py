@@ -9,7 +9,7 @@ import pytest
 from server_thread import server_in_thread
 from tritonclient.grpc import InferenceServerClient
 
-from inferd.config.options.api_keys import make_key
+from inferd.config.options.access import make_key
 from inferd.config.server import ServerConfig
 from inferd.config.sources import check_server_config
 from inferd.errors import InvalidConfig

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from inferd.config.options.api_keys import hash_key
+from inferd.config.options.access import hash_key
 from inferd.config.server import ServerConfig
 from inferd.server.server import Server
 from inferd.wire.trtis import http as trtis_http

@@ -492,7 +492,7 @@ def test_restrictions_hold_here_too(serve, connect, group, refused):
 
 
 def test_api_keys_hold_here_too(serve, connect, tmp_path):
-    from inferd.config.options.api_keys import hash_key
+    from inferd.config.options.access import hash_key
 
     file = tmp_path / "keys"
     file.write_text(f"me:{hash_key(b'secret').hex()}\n")

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from inferd.api.access import KeyRing
-from inferd.config.options.api_keys import ApiKey, hash_key
+from inferd.config.options.access import ApiKey, hash_key
 from inferd.http.access import Access, Secret
 from inferd.ui.routes import MOST_BODY_BYTES
 

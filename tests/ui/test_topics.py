@@ -1,4 +1,4 @@
-from inferd.config.options.restriction import API_GROUPS
+from inferd.config.options.access import API_GROUPS
 from inferd.ui.topics import GROUPS
 
 

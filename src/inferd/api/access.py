@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from inferd.config.options.api_keys import ApiKey, hash_key
+from inferd.config.options.access import ApiKey, hash_key
 from inferd.errors import Forbidden, Unauthenticated
 from inferd.http.access import Headers, Keys
 

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from inferd.compiled import mypyc_attr
-from inferd.config.options.payload_log import PayloadPolicy
+from inferd.config.options.log import PayloadPolicy
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import InferdError
 from inferd.http.message import HttpRequest

@@ -4,8 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from inferd.config.options.api_keys import make_key
-from inferd.config.options.restriction import API_GROUPS
+from inferd.config.options.access import API_GROUPS, make_key
 from inferd.errors import InvalidConfig
 
 HELP = f"""\

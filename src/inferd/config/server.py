@@ -9,15 +9,11 @@ from dataclasses import dataclass
 
 from inferd.config.sections.backends import BackendsSection
 from inferd.config.sections.cloud import CloudSection
-from inferd.config.sections.details import DetailsSection
-from inferd.config.sections.grpc import GrpcSection
-from inferd.config.sections.http import HttpSection
-from inferd.config.sections.http_limits import HttpLimitsSection
 from inferd.config.sections.ignored import IgnoredSection
 from inferd.config.sections.logs import LogsSection
-from inferd.config.sections.metrics import MetricsSection
 from inferd.config.sections.models import ModelsSection
 from inferd.config.sections.process import ProcessSection
+from inferd.config.sections.protocols import ProtocolsSection
 
 
 # Python reads the fields of the last base first: the order of help and reference.
@@ -26,12 +22,8 @@ class ServerConfig(
     IgnoredSection,
     CloudSection,
     BackendsSection,
-    MetricsSection,
     LogsSection,
-    DetailsSection,
-    GrpcSection,
-    HttpLimitsSection,
-    HttpSection,
+    ProtocolsSection,
     ProcessSection,
     ModelsSection,
 ):

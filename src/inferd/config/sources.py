@@ -8,17 +8,14 @@ from typing import Any, NamedTuple
 
 from inferd.config.cloud_port import check_cloud
 from inferd.config.model_name import is_model_name
+from inferd.config.options.access import read_restrictions
+from inferd.config.options.backends import read_gpu_limits, read_host_policies, read_resources
+from inferd.config.options.browser import read_origins, read_ui_hosts
 from inferd.config.options.cache import read_cache_config
-from inferd.config.options.gpu_limit import read_gpu_limits
 from inferd.config.options.header_forward import read_header_pattern
-from inferd.config.options.host_policy import read_host_policies
 from inferd.config.options.metrics import read_metrics_config
 from inferd.config.options.option import Option, options_of
-from inferd.config.options.origin import read_origins
-from inferd.config.options.rate_limit import read_resources
-from inferd.config.options.restriction import read_restrictions
 from inferd.config.options.trace import read_trace_config
-from inferd.config.options.ui_hosts import read_ui_hosts
 from inferd.config.ports import are_metrics_on_http, is_one_port, ports_of
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig

@@ -5,7 +5,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from inferd.config.options.backend import settings_of
+from inferd.config.options.backends import settings_of
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 

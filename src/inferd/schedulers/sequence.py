@@ -42,7 +42,7 @@ from typing import NamedTuple
 
 from inferd.aio.promise import Promise
 from inferd.aio.timer import PreciseTimer, Timer
-from inferd.config.options.delay import NO_DELAY, DelayedStart
+from inferd.config.options.backends import NO_DELAY, DelayedStart
 from inferd.core.interfaces import Answer, Instance, Opened, Outcome
 from inferd.core.request import InferRequest, InferResponse, Round, Sequence
 from inferd.errors import BackendFailed, Cancelled, InferdError, Unavailable

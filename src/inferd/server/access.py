@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from inferd.api.access import KeyRing
-from inferd.config.options.api_keys import ApiKey, read_api_keys
-from inferd.config.options.restriction import read_restrictions
+from inferd.config.options.access import ApiKey, read_api_keys, read_restrictions
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 from inferd.http.access import OPEN, Access, Secret

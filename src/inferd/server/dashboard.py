@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from inferd.config.options.ui_hosts import read_ui_hosts
+from inferd.config.options.browser import read_ui_hosts
 from inferd.config.server import ServerConfig
 from inferd.core.processes import Processes
 from inferd.engine.engine import Engine

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from inferd.config.model_name import is_model_name
-from inferd.config.options.access_log import STANDARD_ERROR
+from inferd.config.options.backends import (
+    read_delayed_start,
+    read_gpu_limits,
+    read_host_policies,
+    read_resources,
+)
+from inferd.config.options.browser import read_origins
 from inferd.config.options.cache import LocalCacheSettings, read_cache_config
-from inferd.config.options.delay import read_delayed_start
-from inferd.config.options.gpu_limit import read_gpu_limits
-from inferd.config.options.host_policy import read_host_policies
-from inferd.config.options.log import LogSettings
+from inferd.config.options.log import STANDARD_ERROR, LogSettings, read_payload_config
 from inferd.config.options.metrics import read_metrics_config
-from inferd.config.options.origin import read_origins
-from inferd.config.options.payload_log import read_payload_config
-from inferd.config.options.rate_limit import read_resources
 from inferd.config.options.trace import OPENTELEMETRY, in_effect, read_trace_config
 from inferd.config.ports import is_one_port
 from inferd.config.sections.logs import LogsSection

@@ -21,7 +21,7 @@ from inferd.config.model import (
     SequenceBatching,
     SequenceState,
 )
-from inferd.config.options.delay import DelayedStart
+from inferd.config.options.backends import DelayedStart
 from inferd.core.interfaces import Opened, Placement
 from inferd.core.request import InferRequest, InferResponse, Sequence
 from inferd.core.rows import Joining

@@ -10,8 +10,8 @@ import pytest
 from fields import with_fields
 from patience import PATIENCE_S, until
 
+from inferd.config.options.backends import HostPolicy
 from inferd.config.options.cache import LocalCacheSettings
-from inferd.config.options.host_policy import HostPolicy
 from inferd.core.load import LoadRequest
 from inferd.core.request import InferRequest, Sequence
 from inferd.engine.engine import Engine

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from inferd.config.options.payload_log import PayloadPolicy, PayloadSettings
+from inferd.config.options.log import PayloadPolicy, PayloadSettings
 from inferd.observe.payloads.event import REQUEST, PayloadEvent
 from inferd.observe.payloads.files import EventFile
 from inferd.observe.payloads.log import PayloadLog

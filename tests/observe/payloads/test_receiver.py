@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from inferd.config.options.payload_log import PayloadSettings
+from inferd.config.options.log import PayloadSettings
 from inferd.errors import InvalidConfig
 from inferd.observe.payloads.event import REQUEST, PayloadEvent
 from inferd.observe.payloads.receiver import EventSender, NotTaken

@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from inferd import system
-from inferd.config.options.host_policy import HostPolicy
+from inferd.config.options.backends import HostPolicy
 from inferd.schedulers.execution.cores import cores_of, pin, pinned
 
 OURS = frozenset(os.sched_getaffinity(0))

@@ -10,7 +10,7 @@ import struct
 import pytest
 from server_thread import server_in_thread
 
-from inferd.config.options.api_keys import hash_key
+from inferd.config.options.access import hash_key
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 from inferd.server.server import Server

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 
-from inferd.config.options.option import option
-from inferd.config.sections.units import PORT
+from inferd.config.options.option import PORT, option
 
 _cloud = partial(option, group="Cloud platforms")
 

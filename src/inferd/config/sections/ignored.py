@@ -6,8 +6,7 @@ They are accepted for the sake of existing command lines. Each is listed after a
 from dataclasses import dataclass
 from functools import partial
 
-from inferd.config.options.option import option
-from inferd.config.sections.units import COUNT
+from inferd.config.options.option import COUNT, option
 
 ignored = partial(option, group="", acted_on=False)
 

@@ -1,18 +1,18 @@
-"""Options of logs: of the server, of requests, and of what requests contain."""
+"""Options of what is told of the server: logs, metrics and traces."""
 
 from dataclasses import dataclass
 from functools import partial
 
-from inferd.config.options.access_log import ACCESS_LOG_FORMATS
-from inferd.config.options.log import LOG_FORMATS
-from inferd.config.options.option import option
+from inferd.config.options.log import ACCESS_LOG_FORMATS, LOG_FORMATS
+from inferd.config.options.option import COUNT, MILLISECONDS, PORT, option
 
 _logging = partial(option, group="Logging")
+_observe = partial(option, group="Metrics and traces")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogsSection:
-    """The logs."""
+    """The logs, the metrics port, and traces."""
 
     log_format: str = _logging(
         "default", "Text, text with UTC times, or one JSON object per line.", choices=LOG_FORMATS
@@ -54,4 +54,42 @@ class LogsSection:
         "text",
         "Text, one JSON object per line, or the Common Log Format of web servers.",
         choices=ACCESS_LOG_FORMATS,
+    )
+    allow_metrics: bool = _observe(
+        True, "Serve Prometheus metrics at /metrics, on a port of their own or on that of HTTP."
+    )
+    allow_gpu_metrics: bool = _observe(True, "Metrics of the GPUs.")
+    allow_cpu_metrics: bool = _observe(True, "Metrics of the processors and the memory.")
+    metrics_address: str | None = _observe(
+        None, "Address the metrics port binds.", shown="that of HTTP"
+    )
+    metrics_port: int | None = _observe(
+        None,
+        "Port of the metrics. That of --http-port puts them on the HTTP port, with its TLS and API "
+        "keys.",
+        shown="8002; if --http-port or --grpc-port is 0, one that is free",
+        also="MLSERVER_METRICS_PORT",
+        **PORT,
+    )
+    metrics_interval_ms: int = _observe(
+        2000, "How often GPUs, processors and memory are measured.", **(MILLISECONDS | COUNT)
+    )
+    metrics_config: tuple[str, ...] = _observe(
+        (), "SETTING=VALUE: which metrics to serve besides the counts. May be repeated."
+    )
+    trace_config: tuple[str, ...] = _observe(
+        (),
+        "[MODE,]SETTING=VALUE: which requests to trace, and where traces go. May be repeated.",
+        old_flags={
+            "trace-file": "triton,file={}",
+            "trace-level": "level={}",
+            "trace-rate": "rate={}",
+            "trace-count": "count={}",
+            "trace-log-frequency": "triton,log-frequency={}",
+        },
+    )
+    trace_directory: str | None = _observe(
+        None,
+        "Folder in which clients may choose trace files, by name, while the server runs.",
+        shown="clients may not",
     )

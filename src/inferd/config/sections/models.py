@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 
-from inferd.config.options.option import option
-from inferd.config.sections.units import COUNT, SECONDS, TIMEOUT
+from inferd.config.options.option import COUNT, SECONDS, TIMEOUT, option
 
 _models = partial(option, group="Models")
 

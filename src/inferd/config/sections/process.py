@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 
-from inferd.config.options.option import option
-from inferd.config.sections.units import COUNT, SECONDS
+from inferd.config.options.option import COUNT, SECONDS, option
 
 _server = partial(option, group="Server")
 

@@ -19,12 +19,15 @@ from inferd.cache.store import Store
 from inferd.config.checks import check_config, check_instances, check_io
 from inferd.config.defaults import normalised
 from inferd.config.model import ModelConfig
-from inferd.config.options.backend import settings_of
+from inferd.config.options.backends import (
+    NO_DELAY,
+    DelayedStart,
+    GpuLimits,
+    HostPolicies,
+    Limits,
+    settings_of,
+)
 from inferd.config.options.cache import CacheSettings
-from inferd.config.options.delay import NO_DELAY, DelayedStart
-from inferd.config.options.gpu_limit import GpuLimits
-from inferd.config.options.host_policy import HostPolicies
-from inferd.config.options.rate_limit import Limits
 from inferd.config.parameter import number
 from inferd.config.parameter_names import EXECUTION_TIMEOUT
 from inferd.config.platform import reported_platform

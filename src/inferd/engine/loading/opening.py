@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from inferd.config.model import ModelConfig
-from inferd.config.options.gpu_limit import GpuLimits
-from inferd.config.options.host_policy import HostPolicies
+from inferd.config.options.backends import GpuLimits, HostPolicies
 from inferd.core.interfaces import Backend, DecoupledInstance, Instance, Opened, Placement
 from inferd.core.request import InferRequest, Sequence
 from inferd.engine.loading.scheduling import opened

@@ -10,7 +10,7 @@ import numpy as np
 
 from inferd.aio.timer import PreciseTimer, Timer
 from inferd.config.model import DynamicBatching, ModelConfig, QueuePolicy, SequenceBatching
-from inferd.config.options.delay import NO_DELAY, DelayedStart
+from inferd.config.options.backends import NO_DELAY, DelayedStart
 from inferd.config.parameter import whole_number
 from inferd.core.interfaces import (
     AsyncInstance,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Protocol
 
-from inferd.config.options.payload_log import PayloadPolicy, PayloadSettings
+from inferd.config.options.log import PayloadPolicy, PayloadSettings
 from inferd.observe.complaints import Complaints
 from inferd.observe.family import Family
 from inferd.observe.payloads.event import PayloadEvent

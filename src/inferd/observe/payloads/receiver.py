@@ -5,7 +5,7 @@ import ssl
 from typing import Final
 from urllib.parse import urlsplit
 
-from inferd.config.options.payload_log import PayloadSettings
+from inferd.config.options.log import PayloadSettings
 from inferd.errors import InvalidConfig
 from inferd.observe.payloads.event import PayloadEvent, as_headers
 

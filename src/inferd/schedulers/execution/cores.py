@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from inferd import system
-from inferd.config.options.host_policy import HostPolicy, read_cores
+from inferd.config.options.backends import HostPolicy, read_cores
 from inferd.errors import InvalidConfig
 
 log = logging.getLogger("inferd.engine")

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 
 from inferd.config.model import RateLimiterResource
-from inferd.config.options.rate_limit import Limits
+from inferd.config.options.backends import Limits
 from inferd.core.interfaces import AsyncInstance, DecoupledInstance, Instance, Placement
 from inferd.core.request import InferRequest, InferResponse
 from inferd.core.traits import InstanceTraits, traits_of

@@ -3,7 +3,7 @@
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 
-from inferd.config.options.delay import NO_DELAY, DelayedStart
+from inferd.config.options.backends import NO_DELAY, DelayedStart
 from inferd.core.request import InferRequest
 from inferd.errors import InferdError, InvalidRequest
 from inferd.schedulers.execution.job import twin

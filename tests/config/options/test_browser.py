@@ -1,8 +1,10 @@
-"""How origins are spelled."""
+"""Origins of web pages and names of the server, as they may be spelled."""
 
 import pytest
 
-from inferd.config.options.origin import ANY, read_origins
+from inferd.config.options.browser import ANY, read_origins, read_ui_hosts
+from inferd.config.server import ServerConfig
+from inferd.config.sources import check_server_config
 from inferd.errors import InvalidConfig
 
 
@@ -51,3 +53,23 @@ def test_what_is_no_origin_is_refused(text):
 def test_any_origin_stands_alone():
     with pytest.raises(InvalidConfig, match="name it alone"):
         read_origins(["*", "https://a"])
+
+
+def test_names_are_separated_by_commas_and_the_option_may_be_repeated():
+    names = read_ui_hosts(["Box.example.org, *.example.net", "box_1.", "xn--bcher-kva.example"])
+    assert names == {"box.example.org", "*.example.net", "box_1", "xn--bcher-kva.example"}
+    assert read_ui_hosts([]) == frozenset()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "a,", "https://a", "a:8000", "a/b", "*", "*.", "*a", "a.*", "a..b", ".a", "-a", "a-"),
+        *("[::1]", "a b", "b\u00fccher.example", "x" * 64, "x." * 130, "a\nb", "*.*.a"),
+    ],
+)
+def test_what_is_no_name_is_refused_at_the_start(text):
+    with pytest.raises(InvalidConfig, match=r"--ui-hosts: .* is no name of a host"):
+        read_ui_hosts([text])
+    with pytest.raises(InvalidConfig, match="--ui-hosts"):
+        check_server_config(ServerConfig(ui_hosts=(text,)))

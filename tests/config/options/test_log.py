@@ -1,6 +1,6 @@
 import pytest
 
-from inferd.config.options.payload_log import (
+from inferd.config.options.log import (
     PayloadPolicy,
     PayloadSettings,
     read_payload_config,
