@@ -2,13 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from inferd.config.contradictions import check_server_config
 from inferd.config.server import ServerConfig
-from inferd.config.sources import (
-    GivenFlag,
-    check_server_config,
-    read_options,
-    read_settings,
-)
+from inferd.config.sources import GivenFlag, read_options, read_settings
 from inferd.errors import InvalidConfig
 
 

@@ -9,9 +9,9 @@ import pytest
 from server_thread import server_in_thread
 from tritonclient.grpc import InferenceServerClient
 
+from inferd.config.contradictions import check_server_config
 from inferd.config.options.access import make_key
 from inferd.config.server import ServerConfig
-from inferd.config.sources import check_server_config
 from inferd.errors import InvalidConfig
 from inferd.server.server import Server
 

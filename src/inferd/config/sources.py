@@ -6,17 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from inferd.config.cloud_port import check_cloud
-from inferd.config.model_name import is_model_name
-from inferd.config.options.access import read_restrictions
-from inferd.config.options.backends import read_gpu_limits, read_host_policies, read_resources
-from inferd.config.options.browser import read_origins, read_ui_hosts
-from inferd.config.options.cache import read_cache_config
-from inferd.config.options.header_forward import read_header_pattern
-from inferd.config.options.metrics import read_metrics_config
+from inferd.config.contradictions import check_server_config
 from inferd.config.options.option import Option, options_of
-from inferd.config.options.trace import read_trace_config
-from inferd.config.ports import are_metrics_on_http, is_one_port, ports_of
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 
@@ -106,132 +97,12 @@ def _text(value: object) -> object:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-def check_server_config(config: ServerConfig) -> None:
-    """Raise InvalidConfig when options contradict each other."""
-    # Results of these readers are thrown away: each is read again where it is used, but a mistake
-    # has to be told at the start, in one line.
-    read_trace_config(config.trace_config)
-    _check_ports(config)
-    if "" in config.model_repository:  # as from PATH="$UNSET": must not mean the working directory
-        msg = "a model repository (PATH, --model-repository) is an empty text, and names no folder"
-        raise InvalidConfig(msg)
-    check_cloud(config)
-    _check_control(config)
-    _check_model_name(config.model_name)
-    if config.api_key_file == "":  # as from --api-key-file=$UNSET: must not mean "open to all"
-        msg = "--api-key-file names no file; leave it out if calls need no key"
-        raise InvalidConfig(msg)
-    for protocol in ("http", "grpc"):
-        _check_tls(config, protocol)
-    if is_one_port(config):
-        _check_one_port(config)
-    # One socket has one address.
-    if are_metrics_on_http(config) and config.metrics_address not in (None, config.http_address):
-        msg = (
-            "--metrics-port equals --http-port, so --metrics-address must be left out, or equal "
-            "--http-address"
-        )
-        raise InvalidConfig(msg)
-    read_restrictions("--http-restricted-api", config.http_restricted_api)
-    read_origins(config.http_cors_origin)
-    read_ui_hosts(config.ui_hosts)
-    read_restrictions("--grpc-restricted-protocol", config.grpc_restricted_protocol)
-    for protocol in ("http", "grpc"):
-        if pattern := getattr(config, f"{protocol}_header_forward_pattern"):
-            read_header_pattern(f"--{protocol}-header-forward-pattern", pattern)
-    read_metrics_config(config.metrics_config)
-    read_resources(config.rate_limit_resource)
-    read_gpu_limits(config.model_load_gpu_limit)
-    read_host_policies(config.host_policy)
-    read_cache_config(config.cache_config)
-    for text in config.backend_config:
-        # The value is a backend's affair, line breaks included.
-        if not re.fullmatch(r"([^,=]+,)?[^,=]+=.*", text, re.DOTALL):
-            msg = f"--backend-config is '{text}', expected SETTING=VALUE or BACKEND,SETTING=VALUE"
-            raise InvalidConfig(msg)
-
-
 def nearest(word: str, known: Sequence[str]) -> str:
     """Return ", did you mean ...?" with the word of `known` closest to `word`, or ""."""
     import difflib  # only needed for an error message
 
     found = difflib.get_close_matches(word, known, n=1)
     return f", did you mean {found[0]}?" if found else ""
-
-
-def _check_ports(config: ServerConfig) -> None:
-    if not any(each.is_open for each in ports_of(config)):
-        msg = "--allow-http=false and --allow-grpc=false leave nothing to serve; allow one of them"
-        raise InvalidConfig(msg)
-    if config.http_unix_socket and not config.allow_http:
-        msg = (
-            "--http-unix-socket needs HTTP, which --allow-http=false turns off; choose one of them"
-        )
-        raise InvalidConfig(msg)
-    if config.grpc_unix_socket and not config.allow_grpc:
-        msg = (
-            "--grpc-unix-socket needs gRPC, which --allow-grpc=false turns off; choose one of them"
-        )
-        raise InvalidConfig(msg)
-    # On one port it is the HTTP server that accepts, also on the socket.
-    if config.grpc_unix_socket and config.grpc_transport != "own" and not is_one_port(config):
-        msg = f"--grpc-unix-socket needs --grpc-transport=own, not {config.grpc_transport}"
-        raise InvalidConfig(msg)
-    if config.grpc_unix_socket and config.grpc_unix_socket == config.http_unix_socket:
-        msg = "--http-unix-socket and --grpc-unix-socket are the same; choose another for one"
-        raise InvalidConfig(msg)
-
-
-def _check_control(config: ServerConfig) -> None:
-    # Triton leaves these aside in the other modes; who names models there expects only them.
-    if config.load_model and config.model_control_mode != "explicit":
-        msg = (
-            f"--load-model needs --model-control-mode=explicit; "
-            f"in mode {config.model_control_mode} all models load"
-        )
-        raise InvalidConfig(msg)
-    if "*" in config.load_model and len(config.load_model) > 1:
-        msg = "--load-model=* means all models, so it must be the only --load-model"
-        raise InvalidConfig(msg)
-
-
-def _check_model_name(name: str | None) -> None:
-    if name is not None and not is_model_name(name):
-        msg = (
-            f"--model-name: {name!r} is no name of a model, expected a printable text without "
-            f"slashes that does not begin with a dot"
-        )
-        raise InvalidConfig(msg)
-
-
-def _check_tls(config: ServerConfig, protocol: str) -> None:
-    mutual = getattr(config, f"{protocol}_use_ssl_mutual")
-    if not (mutual or getattr(config, f"{protocol}_use_ssl")):
-        return
-    flag = f"--{protocol}-use-ssl-mutual" if mutual else f"--{protocol}-use-ssl"
-    # Without --…-root-cert every certificate, or none, would be trusted.
-    needed = ("server_cert", "server_key", "root_cert") if mutual else ("server_cert", "server_key")
-    for name in needed:
-        if getattr(config, f"{protocol}_{name}") is None:
-            msg = f"{flag} needs --{protocol}-{name.replace('_', '-')}"
-            raise InvalidConfig(msg)
-
-
-def _check_one_port(config: ServerConfig) -> None:
-    if config.grpc_transport != "own":
-        msg = "--grpc-port can only equal --http-port with --grpc-transport=own"
-        raise InvalidConfig(msg)
-    if config.http_address != config.grpc_address:
-        msg = "--grpc-port equals --http-port, so --http-address and --grpc-address must be equal"
-        raise InvalidConfig(msg)
-    # Nothing said for gRPC is no contradiction.
-    has_grpc_tls = config.grpc_use_ssl or config.grpc_use_ssl_mutual
-    if has_grpc_tls and any(
-        getattr(config, f"grpc_{name}") != getattr(config, f"http_{name}")
-        for name in ("use_ssl", "use_ssl_mutual", "server_cert", "server_key", "root_cert")
-    ):
-        msg = "--grpc-port equals --http-port: TLS there is set by the --http-… options alone"
-        raise InvalidConfig(msg)
 
 
 def _read_flags(options: Mapping[str, Option], flags: Sequence[GivenFlag]) -> Chosen:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from inferd.config.contradictions import check_server_config
 from inferd.config.options.backends import (
     NO_DELAY,
     DelayedStart,
@@ -13,7 +14,6 @@ from inferd.config.options.backends import (
     settings_of,
 )
 from inferd.config.server import ServerConfig
-from inferd.config.sources import check_server_config
 from inferd.errors import InvalidConfig
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from inferd.config.contradictions import check_server_config
 from inferd.config.options.browser import ANY, read_origins, read_ui_hosts
 from inferd.config.server import ServerConfig
-from inferd.config.sources import check_server_config
 from inferd.errors import InvalidConfig
 
 

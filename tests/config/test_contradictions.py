@@ -1,7 +1,8 @@
 import pytest
 
+from inferd.config.contradictions import check_server_config
 from inferd.config.server import ServerConfig
-from inferd.config.sources import GivenFlag, check_server_config, read_settings
+from inferd.config.sources import GivenFlag, read_settings
 from inferd.errors import InvalidConfig
 
 SAFE = {"allow_sagemaker": True, "sagemaker_safe_port_range": "8000-8100"}
