@@ -26,7 +26,7 @@ import numpy as np
 from surface_models import MODELS, SurfaceModel
 
 from inferd.bench.processes import Generators
-from inferd.cli.remote.model import is_batched_model
+from inferd.cli.remote.requests import is_batched_model
 from inferd.client import Client
 from inferd.config.pbtxt import to_json
 from inferd.errors import InferdError

@@ -134,15 +134,20 @@ def test_ctrl_c_shows_what_was_measured(command, monkeypatch):
     """The signal comes with the first progress of the second point."""
     from inferd.cli import bench
 
-    show, points = bench._Shown.show, []
+    shown, points = bench._shown, []
 
-    def interrupted(self, point, share, now):
-        if point.concurrency == 2 and not points:
-            points.append(point)
-            signal.raise_signal(signal.SIGINT)
-        show(self, point, share, now)
+    def interrupting(*arguments):
+        show = shown(*arguments)
 
-    monkeypatch.setattr(bench._Shown, "show", interrupted)
+        def interrupted(point, share, now):
+            if point.concurrency == 2 and not points:
+                points.append(point)
+                signal.raise_signal(signal.SIGINT)
+            show(point, share, now)
+
+        return interrupted
+
+    monkeypatch.setattr(bench, "_shown", interrupting)
     said = command("bench", "rows", "-c", "1,2,4", "--seconds", "0.5", "--warmup", "0", "--json")
     assert said.code == 130 and not said.json["is_whole"]
     assert said.json["points"][0]["name"] == "1"

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from inferd.cli.models import stats_board
-from inferd.cli.terminal.board import board_text
+from inferd.cli.terminal import board_text
 from inferd.observe.statistics import Duration, InferStatistics, ModelStatistics
 
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from inferd.cli.route import HELP, read_words, run
+from inferd.cli.verbs import run_verb
 from inferd.route.settings import RouteSettings
 
 
@@ -16,7 +17,7 @@ def file(tmp_path):
 
 
 def test_the_help_names_every_option(capsys):
-    assert run(["--help"]) == 0
+    assert run_verb("route", ["--help"]) == 0
     assert capsys.readouterr().out == HELP
     for name in RouteSettings.__dataclass_fields__:
         assert f"  --{name.replace('_', '-')} " in HELP

@@ -2,9 +2,8 @@
 
 import argparse
 import os
-import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,17 +15,16 @@ from inferd.cli.remote.server import (
     client_of,
     client_options,
     count_of,
-    failure_text,
     positive_seconds,
     url_of,
 )
-from inferd.errors import InferdError, InvalidConfig, InvalidRequest
+from inferd.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from inferd.bench.plan import LoadProgress, Point
     from inferd.bench.result import PointResult, RunResult
     from inferd.cli.remote.requests import Prepared
-    from inferd.cli.terminal.progress import ProgressLine
+    from inferd.cli.terminal import ProgressLine
 
 DEFAULT_CONCURRENCY = "1:16"
 
@@ -57,22 +55,7 @@ answered, or something else than the model answered; 2 for wrong arguments; 130 
 
 def run(arguments: Sequence[str]) -> int:
     """Measure a server and show the result. Return the exit code."""
-    given = parser().read(arguments)
-    if isinstance(given, int):
-        return given
-    # From here on Ctrl-C raises KeyboardInterrupt; during imports it ends the process (see
-    # main.py).
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return _run(given)
-    except KeyboardInterrupt:
-        sys.stderr.write("inferd bench: interrupted before anything was measured\n")
-        # 128 + SIGINT, as shells have it for what a signal ended.
-        return 130
-    except InferdError as error:
-        text = failure_text(error, url_of(given), stream=given.stream)
-        sys.stderr.write(f"inferd bench: {text}\n")
-        return 2 if isinstance(error, InvalidConfig | InvalidRequest) else 1
+    return parser().run(arguments, _run, "interrupted before anything was measured")
 
 
 def parser() -> CommandParser:
@@ -249,7 +232,7 @@ def _measured(
     from inferd.bench.processes import Generators
     from inferd.bench.result import RunResult
     from inferd.bench.sweep import total_seconds
-    from inferd.cli.terminal.progress import ProgressLine
+    from inferd.cli.terminal import ProgressLine
 
     began = datetime.now().astimezone().isoformat(" ", "seconds")
     found: list[PointResult] = []
@@ -257,9 +240,9 @@ def _measured(
     is_whole = True
     with ProgressLine() as line, Generators(load.plan, given.processes) as generators:
         for point in points:
-            shown = _Shown(line, done_s / whole_s, (point.warmup_s + point.seconds) / whole_s)
+            shown = _shown(line, done_s / whole_s, (point.warmup_s + point.seconds) / whole_s)
             try:
-                found.append(measure(generators, load.plan, point, account, shown.show))
+                found.append(measure(generators, load.plan, point, account, shown))
             except KeyboardInterrupt:
                 is_whole = False
                 break
@@ -277,16 +260,12 @@ def _measured(
     )  # fmt: skip
 
 
-class _Shown:
-    """Shows a point while it is measured: how far it is, and what it was like last."""
+def _shown(
+    line: "ProgressLine", before: float, part: float
+) -> Callable[["Point", float, Sequence["LoadProgress"]], None]:
+    """Return what shows a point while it is measured: how far it is, and what it was like last."""
 
-    def __init__(self, line: "ProgressLine", before: float, share: float) -> None:
-        self._line = line
-        self._before = before
-        self._share = share
-
-    def show(self, point: "Point", share: float, now: Sequence["LoadProgress"]) -> None:
-        """Show the latest of all processes."""
+    def show(point: "Point", share: float, now: Sequence["LoadProgress"]) -> None:
         # A part of the latencies, so this is about how it goes, and is not what is reported.
         recent = sorted(one for each in now for one in each.latencies_ns)
         median = f", {recent[len(recent) // 2] / 1e6:.3g} ms" if recent else ""
@@ -294,12 +273,14 @@ class _Shown:
         errors = sum(one.errors for one in now)
         failed = f", {errors} errors" if errors else ""
         words = f"{point.name}: {count} answers{median}{failed}"
-        self._line.show(self._before + self._share * min(max(share, 0.0), 1.0), words)
+        line.show(before + part * min(max(share, 0.0), 1.0), words)
+
+    return show
 
 
 def _show(result: "RunResult", given: argparse.Namespace) -> None:
     from inferd.bench import table
-    from inferd.cli.terminal.board import Board, board_text, columns
+    from inferd.cli.terminal import Board, board_text, columns
 
     board = Board([(table.title(result), table.HEAD, table.rows(result.points))], [])
     sys.stdout.write(board_text(board, columns()))

@@ -39,9 +39,6 @@ Colours need the package rich and a terminal; NO_COLOR turns them off.
 
 def run(arguments: Sequence[str]) -> int:
     """Check models. Return 0, 1 if something is wrong with them, 2 for wrong arguments."""
-    if "--help" in arguments or "-h" in arguments:
-        sys.stdout.write(HELP)
-        return 0
     try:
         given = _parser().parse_args(arguments)
     # argparse ends the program for wrong arguments.
@@ -49,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stderr.write("See inferd check --help.\n")
         return 2
     from inferd.check.places import check_paths
-    from inferd.cli.terminal.progress import ProgressLine
+    from inferd.cli.terminal import ProgressLine
     from inferd.engine.loading.load import gpu_count
     from inferd.errors import InferdError
     from inferd.repository.local import Reading

@@ -48,9 +48,6 @@ Options = Mapping[str, Sequence[CompletedOption]]
 
 def run(arguments: Sequence[str]) -> int:
     """Print the script of a shell. Return 0, or 2 for wrong arguments."""
-    if "--help" in arguments or "-h" in arguments:
-        sys.stdout.write(HELP)
-        return 0
     if len(arguments) != 1 or arguments[0] not in _SHELLS:
         sys.stderr.write("inferd completion: name a shell: bash, zsh or fish\n")
         return 2

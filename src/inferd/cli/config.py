@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from inferd.cli.remote.server import (
@@ -113,19 +113,13 @@ def _show(config: "ModelConfig", said: "ModelConfig", form: str | None) -> None:
     from inferd.config.pbtxt import to_json, to_pbtxt
 
     if form == "json":
-        import msgspec
-
-        text = msgspec.json.format(msgspec.json.encode(to_json(config)), indent=2).decode()
-        sys.stdout.write(text + "\n")
+        _write_json(to_json(config))
     elif form == "pbtxt":
         sys.stdout.write(to_pbtxt(config))
     else:
-        _write_lines(diff(said, config))
-
-
-def _write_lines(lines: "Sequence[DiffLine]") -> None:
-    if not _write_rich(lines):
-        sys.stdout.writelines(f"{sign} {text}\n" for sign, text in lines)
+        lines = diff(said, config)
+        if not _write_rich(lines):
+            sys.stdout.writelines(f"{sign} {text}\n" for sign, text in lines)
 
 
 def _write_rich(lines: "Sequence[DiffLine]") -> bool:
@@ -179,22 +173,17 @@ def _remote(given: argparse.Namespace) -> int:
     try:
         config = parse_json(msgspec.json.encode(document), f"the configuration of {given.url}")
     except InvalidConfig:  # of another server, with fields that are not known here
-        _write_document(document)
+        _write_json(document)
         return 0
+    from inferd.check.in_force import said_by
+
     # Without a file there is nothing to compare with, so all is as said.
-    _show(config, next(_said(given), config), given.format)
+    said = said_by(_check(given)) if given.repository else config
+    _show(config, said, given.format)
     return 0
 
 
-def _write_document(document: dict[str, object]) -> None:
+def _write_json(document: dict[str, object]) -> None:
     import msgspec
 
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
-
-
-def _said(given: argparse.Namespace) -> "Iterator[ModelConfig]":
-    """Yield what the file of the model in a repository says, if one was named."""
-    if given.repository:
-        from inferd.check.in_force import said_by
-
-        yield said_by(_check(given))

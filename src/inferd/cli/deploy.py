@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inferd.cli.cluster.arguments import add_ray_arguments
+from inferd.cli.cluster.board import add_ray_arguments
 from inferd.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -120,31 +120,31 @@ def _done(given: argparse.Namespace, spec: "DeploymentSpec | None") -> int:
 
 def _show(placement: "RayPlacement", given: argparse.Namespace) -> int:
     from inferd.cli.cluster.board import status_board
-    from inferd.cli.terminal.board import screen
+    from inferd.cli.terminal import screen
 
     if given.json:
         return _write_json(placement.status())
-    with screen() as shown:
+    with screen() as show:
         status = placement.status()
-        shown.show(status_board(status))
+        show(status_board(status))
         if given.watch:
             for status in placement.watch():
-                shown.show(status_board(status))
+                show(status_board(status))
     return 0 if status.is_settled else 1
 
 
 def _follow(placement: "RayPlacement", given: argparse.Namespace) -> int:
     """Show how it goes on until all is as wanted, or never will be."""
     from inferd.cli.cluster.board import changes, status_board
-    from inferd.cli.terminal.board import screen
+    from inferd.cli.terminal import screen
 
     # A log gets lines for changes, a terminal a table in place.
     is_live = sys.stdout.isatty() and not given.json
     status = before = None
-    with screen() as shown:
+    with screen() as show:
         for status in placement.follow(given.timeout):
             if is_live:
-                shown.show(status_board(status))
+                show(status_board(status))
             elif not given.json:
                 sys.stdout.write("".join(f"{line}\n" for line in changes(before, status)))
                 sys.stdout.flush()

@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import signal
 import statistics
 import sys
 import time
@@ -11,20 +10,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from inferd.cli.remote.requests import drawn_inputs
 from inferd.cli.remote.server import (
     SERVER_HELP,
     CommandParser,
     add_server_arguments,
     client_of,
     count_of,
-    failure_text,
-    url_of,
 )
-from inferd.errors import InferdError, InvalidConfig, InvalidRequest
+from inferd.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from inferd.client import Client, InferResult
-    from inferd.core.metadata import ModelMetadata
     from inferd.tensor.tensor import Tensor
 
 _DESCRIPTION = """\
@@ -55,20 +52,7 @@ The exit code is 0, 1 if there was no answer, or 2 for wrong arguments and input
 
 def run(arguments: Sequence[str]) -> int:
     """Send a request and show the answer. Return the exit code."""
-    given = parser().read(arguments)
-    if isinstance(given, int):
-        return given
-    # What imports takes away a Ctrl-C could be lost in; from here on it is ours.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return _run(given)
-    except KeyboardInterrupt:
-        sys.stderr.write("inferd infer: interrupted\n")
-        return 130
-    except InferdError as error:
-        text = failure_text(error, url_of(given), stream=given.stream)
-        sys.stderr.write(f"inferd infer: {text}\n")
-        return 2 if isinstance(error, InvalidConfig | InvalidRequest) else 1
+    return parser().run(arguments, _run, "interrupted")
 
 
 def parser() -> CommandParser:
@@ -217,32 +201,18 @@ def _request(client: "Client", model: str, given: argparse.Namespace) -> list["T
         if values:
             msg = "--random draws all inputs: leave --input away"
             raise InvalidRequest(msg)
-        return _drawn(client, metadata, given)
+        return drawn_inputs(client, metadata, given.version, given.shape)
     found = fitted(values, metadata.inputs, given.pixels)
     for note in found.notes:
         sys.stderr.write(f"{note}\n")
     return found.tensors
 
 
-def _drawn(
-    client: "Client", metadata: "ModelMetadata", given: argparse.Namespace
-) -> list["Tensor"]:
-    import numpy as np
-
-    from inferd.cli.remote.model import is_batched_model
-    from inferd.values.drawn import drawn, read_shapes
-
-    shapes = read_shapes(given.shape)
-    is_batched = is_batched_model(client, metadata.name, given.version)
-    # The same numbers each time: two runs can be compared.
-    return drawn(metadata.inputs, np.random.default_rng(0), shapes, is_batched=is_batched)
-
-
 def _repeated(
     client: "Client", model: str, tensors: list["Tensor"], given: argparse.Namespace
 ) -> tuple["InferResult", list[float]]:
     """Return the first answer, and how many seconds each took; Ctrl-C ends it early."""
-    from inferd.cli.terminal.progress import ProgressLine
+    from inferd.cli.terminal import ProgressLine
 
     inputs = {one.name: one for one in tensors}
     options = _options(given)
@@ -307,7 +277,7 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _write_text(result: "InferResult", tensors: list["Tensor"], seconds: list[float]) -> None:
-    from inferd.cli.terminal.board import columns
+    from inferd.cli.terminal import columns
     from inferd.values.output import tensor_text
 
     version = f", version {result.model_version}" if result.model_version else ""

@@ -22,9 +22,6 @@ GROUPS, separated by commas, are the calls that the key is valid for (default: a
 
 def run(arguments: Sequence[str]) -> int:
     """Make a key. Return 0, or 1 when the file cannot be written, 2 for wrong arguments."""
-    if "--help" in arguments or "-h" in arguments:
-        sys.stdout.write(HELP)
-        return 0
     try:
         if not 2 <= len(arguments) <= 3:
             msg = "expected NAME FILE [GROUPS]"

@@ -17,7 +17,7 @@ from inferd.cli.remote.server import (
     failure_text,
     url_of,
 )
-from inferd.cli.terminal.board import Board, screen
+from inferd.cli.terminal import Board, screen
 from inferd.errors import InferdError, InvalidConfig, Unsupported
 
 if TYPE_CHECKING:
@@ -282,13 +282,13 @@ def _stats_row(
 
 def _shown(given: argparse.Namespace, look: Callable[[], tuple[Board, object]]) -> int:
     """Show what `look` returns, or write it as JSON; with --watch again and again."""
-    with screen() as shown:
+    with screen() as show:
         while True:
             board, document = look()
             if given.json:
                 _write_json(document)
             else:
-                shown.show(board)
+                show(board)
             if not given.watch:
                 return 0
             time.sleep(WATCH_S)

@@ -32,9 +32,6 @@ _LOOK_S = 0.1
 
 def run(arguments: Sequence[str]) -> int:
     """Replace the processes. Return 0, 1 if that failed, or 2 for wrong arguments."""
-    if "--help" in arguments or "-h" in arguments:
-        sys.stdout.write(HELP)
-        return 0
     from inferd.cli.running import read_words, running_servers
 
     try:

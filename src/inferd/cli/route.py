@@ -84,9 +84,6 @@ _MAY_BE_ZERO = ("--http-port", "--grpc-port", "--metrics-port", "--exit-timeout-
 
 def run(arguments: Sequence[str]) -> int:
     """Route until a signal. Return 2 for wrong options, else as inferd.route.process.run does."""
-    if "--help" in arguments or "-h" in arguments:
-        sys.stdout.write(HELP)
-        return 0
     try:
         words = read_words(arguments)
         settings = _settings(words)

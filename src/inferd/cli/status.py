@@ -35,9 +35,6 @@ _NAMES = ("process", "pid", "state", "connections", "restarts", "uptime", "rss")
 
 def run(arguments: Sequence[str]) -> int:
     """Print the servers. Return 0, or 1 if there is none, 2 for wrong arguments."""
-    if "--help" in arguments or "-h" in arguments:
-        sys.stdout.write(HELP)
-        return 0
     from inferd.cli.running import read_words, running_servers
 
     try:

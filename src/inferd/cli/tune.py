@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inferd.cli.remote.requests import drawn_inputs
 from inferd.cli.remote.server import CommandParser, count_of, positive_seconds
-from inferd.cli.terminal.board import Board, board_text, columns
-from inferd.cli.terminal.progress import ProgressLine
+from inferd.cli.terminal import Board, ProgressLine, board_text, columns
 from inferd.errors import InferdError, InvalidConfig, InvalidRequest
 
 if TYPE_CHECKING:
@@ -165,19 +165,13 @@ def _inputs(model: str, given: argparse.Namespace) -> "Callable[[Client], list[T
     """Return what gives the inputs of a request, by asking a server that has the model."""
 
     def inputs(client: "Client") -> "list[Tensor]":
-        import numpy as np
-
-        from inferd.cli.remote.model import is_batched_model
-        from inferd.values.drawn import drawn, read_shapes
         from inferd.values.fitting import fitted
         from inferd.values.source import read_inputs
 
-        declared = client.metadata(model).inputs
+        metadata = client.metadata(model)
         if given.input:
-            return fitted(read_inputs(given.input), declared).tensors
-        shapes = read_shapes(given.shape)
-        is_batched = is_batched_model(client, model, "")
-        return drawn(declared, np.random.default_rng(0), shapes, is_batched=is_batched)
+            return fitted(read_inputs(given.input), metadata.inputs).tensors
+        return drawn_inputs(client, metadata, "", given.shape)
 
     return inputs
 

@@ -3,7 +3,7 @@
 import pytest
 
 from inferd.cli.cluster.board import changes, places_board, status_board
-from inferd.cli.terminal.board import board_text, screen
+from inferd.cli.terminal import board_text, screen
 from inferd.ray.status import DeploymentStatus, GroupStatus, ReplicaPlace, ReplicaStatus
 
 
@@ -75,7 +75,7 @@ def test_what_changes_is_said_once():
 
 def test_without_a_terminal_a_board_is_written_when_it_differs(capsys):
     one, other = places_board([]), status_board(status())
-    with screen() as shown:
+    with screen() as show:
         for board in (one, one, other):
-            shown.show(board)
+            show(board)
     assert capsys.readouterr().out == board_text(one) + board_text(other)

@@ -37,9 +37,6 @@ _PROGRESS_EVERY = 10
 
 def run(arguments: Sequence[str]) -> int:
     """Replay a log. Return 0, 1 if something differs or fails, 2 for wrong arguments."""
-    if "--help" in arguments or "-h" in arguments:
-        sys.stdout.write(HELP)
-        return 0
     try:
         given = _parser().parse_args(arguments)
         headers = _headers(given.header)

@@ -1,12 +1,11 @@
-"""What `inferd bench` sends to a model, as its arguments say."""
+"""What commands send to a model: what `inferd bench` does, and inputs drawn at random."""
 
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from inferd.cli.remote.model import is_batched_model, is_decoupled_model
 from inferd.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -14,20 +13,18 @@ if TYPE_CHECKING:
     from inferd.bench.requests import WantedRequest
     from inferd.client import Client
     from inferd.client.settings import ClientSettings
+    from inferd.core.metadata import ModelMetadata
     from inferd.tensor.tensor import Tensor
 
 
-class Prepared:
+class Prepared(NamedTuple):
     """What is sent to whom: the plan, words for the result, and when recorded requests came."""
 
-    def __init__(
-        self, plan: "Plan", url: str, server: str, request: str, times_s: Sequence[float]
-    ) -> None:
-        self.plan = plan
-        self.url = url
-        self.server = server
-        self.request = request
-        self.times_s = times_s
+    plan: "Plan"
+    url: str
+    server: str
+    request: str
+    times_s: Sequence[float]
 
 
 @contextmanager
@@ -151,3 +148,38 @@ def _words(inputs: Sequence[Sequence["Tensor"]], wanted: "WantedRequest", *, is_
     count = f", {len(inputs)} different requests" if len(inputs) > 1 else ""
     length = wanted.sequence_length
     return f"{how}: {shown}{more}{count}{f', sequences of {length}' if length else ''}"
+
+
+def drawn_inputs(
+    client: "Client", metadata: "ModelMetadata", version: str, shapes: Sequence[str]
+) -> list["Tensor"]:
+    """Return inputs of a model, drawn at random; `shapes` are the texts of --shape."""
+    import numpy as np
+
+    from inferd.values.drawn import drawn, read_shapes
+
+    is_batched = is_batched_model(client, metadata.name, version)
+    # The same numbers each time: two runs can be compared.
+    random = np.random.default_rng(0)
+    return drawn(metadata.inputs, random, read_shapes(shapes), is_batched=is_batched)
+
+
+def is_batched_model(client: "Client", model: str, version: str) -> bool:
+    """Return whether the first dim of a model's inputs is a batch, as its configuration says."""
+    return int(_config(client, model, version).get("max_batch_size", 0)) > 0
+
+
+def is_decoupled_model(client: "Client", model: str, version: str) -> bool:
+    """Return whether a model gives any number of answers, as its configuration says."""
+    policy = _config(client, model, version).get("model_transaction_policy") or {}
+    return bool(policy.get("decoupled"))
+
+
+def _config(client: "Client", model: str, version: str) -> dict[str, Any]:
+    """Return the configuration; of a server without this extension an empty one."""
+    from inferd.client.errors import BadAnswer, ServerError
+
+    try:
+        return client.config(model, version)
+    except (BadAnswer, ServerError):
+        return {}

@@ -2,12 +2,13 @@
 
 import argparse
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from inferd.errors import InferdError, InvalidConfig
+from inferd.errors import InferdError, InvalidConfig, InvalidRequest
 
 if TYPE_CHECKING:
     from inferd.client import Client
@@ -47,6 +48,27 @@ class CommandParser(argparse.ArgumentParser):
             return self.parse_args(arguments)
         except SystemExit as end:
             return int(end.code or 0)
+
+    def run(
+        self, arguments: Sequence[str], act: Callable[[argparse.Namespace], int], interrupted: str
+    ) -> int:
+        """Do what the arguments say, and return the exit code; `interrupted` is said of Ctrl-C."""
+        given = self.read(arguments)
+        if isinstance(given, int):
+            return given
+        # From here on Ctrl-C raises KeyboardInterrupt; during imports it ends the process (see
+        # main.py).
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return act(given)
+        except KeyboardInterrupt:
+            sys.stderr.write(f"{self.prog}: {interrupted}\n")
+            # 128 + SIGINT, as shells have it for what a signal ended.
+            return 130
+        except InferdError as error:
+            text = failure_text(error, url_of(given), stream=given.stream)
+            sys.stderr.write(f"{self.prog}: {text}\n")
+            return 2 if isinstance(error, InvalidConfig | InvalidRequest) else 1
 
 
 def add_server_arguments(parser: argparse.ArgumentParser) -> None:

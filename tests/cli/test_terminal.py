@@ -1,8 +1,11 @@
 """Boards as text."""
 
+import io
 import re
 
-from inferd.cli.terminal.board import Board, board_text, columns, screen
+import pytest
+
+from inferd.cli.terminal import Board, ProgressLine, board_text, columns, progress_text, screen
 
 BOARD = Board(
     [("title", ("name", "kind", "note"), [("a", "b", ""), ("long name", "k", "n")])], ["!"]
@@ -33,6 +36,36 @@ def test_a_live_table_that_does_not_fit_is_narrow_too(monkeypatch, capsys):
     wide = Board([("title", ("name", "said", "how long it took"), [("a", "x" * 16, "1 s")])], [])
     for columns_, found in (("40", "    said              x"), ("200", "name  said ")):
         monkeypatch.setenv("COLUMNS", columns_)
-        with screen() as shown:
-            shown.show(wide)
+        with screen() as show:
+            show(wide)
         assert found in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().out)
+
+
+class Terminal(io.StringIO):
+    """A terminal that remembers what was written."""
+
+    def isatty(self):
+        return True
+
+
+def test_the_line_is_taken_away_at_the_end(monkeypatch):
+    monkeypatch.delenv("TERM", raising=False)
+    terminal = Terminal()
+    with ProgressLine(terminal) as progress:
+        progress.show(0.5, "half")
+        progress.show(0.6, "too soon to be read")
+    assert terminal.getvalue() == "\r\x1b[K" + "━" * 10 + "╌" * 10 + " half" + "\r\x1b[K"
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
+def test_without_a_terminal_or_on_a_dumb_one_nothing_is_written(monkeypatch, stream):
+    monkeypatch.setenv("TERM", "dumb")
+    with ProgressLine(stream) as progress:
+        progress.show(0.5, "half")
+    assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("width", [10, 40, 80])
+def test_it_fits_into_the_terminal(width):
+    for share in (-1, 0, 0.33, 1, 2):
+        assert len(progress_text(share, "words " * 20, width)) <= width

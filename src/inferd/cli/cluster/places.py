@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from inferd.cli.cluster.arguments import add_ray_arguments
+from inferd.cli.cluster.board import add_ray_arguments
 
 _DESCRIPTION = """\
 Shows the places where replicas of a deployment on Ray serve, as fronts are to know them: those that
@@ -33,11 +33,11 @@ def _show(given: argparse.Namespace) -> int:
     import msgspec
 
     from inferd.cli.cluster.board import places_board
-    from inferd.cli.terminal.board import screen
+    from inferd.cli.terminal import screen
     from inferd.ray.connection import RayPlacement
     from inferd.ray.spec import DEFAULT_NAME
 
-    with RayPlacement(given.ray, given.name or DEFAULT_NAME) as placement, screen() as shown:
+    with RayPlacement(given.ray, given.name or DEFAULT_NAME) as placement, screen() as show:
         version = 0
         while True:
             # A long poll: it returns when something has changed, or after ten seconds.
@@ -46,6 +46,6 @@ def _show(given: argparse.Namespace) -> int:
                 sys.stdout.write(msgspec.json.encode(places).decode() + "\n")
                 sys.stdout.flush()
             else:
-                shown.show(places_board(places))
+                show(places_board(places))
             if not given.watch:
                 return 0

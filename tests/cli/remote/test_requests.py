@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferd.cli.remote.model import is_batched_model, is_decoupled_model
+from inferd.cli.remote.requests import is_batched_model, is_decoupled_model
 from inferd.client import Client
 
 
