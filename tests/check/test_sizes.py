@@ -3,7 +3,7 @@
 from good import onnx_model
 
 from inferd.check.model import ModelCheck
-from inferd.check.sizes import READ_BYTES_PER_S, add_size_warnings, memory_bytes, size_bytes
+from inferd.check.surprises import READ_BYTES_PER_S, add_size_warnings, memory_bytes, size_bytes
 from inferd.repository.local import find_model
 
 GIB = 1 << 30

@@ -1,13 +1,13 @@
 """Costs of real models at every candidate, as bench/surfaces.py has recorded them."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from inferd.tune.effects import Circumstances
+from inferd.tune.expected import Circumstances
 from inferd.tune.goal import QUANTILES, Cost
-from inferd.tune.search import Candidate
+from inferd.tune.search import Candidate, Search, Trial
 from inferd.tune.space import Knob, Space
 
 FOLDER = Path(__file__).with_name("surfaces")
@@ -34,6 +34,13 @@ class Surface(NamedTuple):
     def halves(self) -> list[dict[Candidate, Cost]]:
         """The means of every second measurement and of the others; none if there is only one."""
         return [_means(self.passes[turn::2]) for turn in (0, 1)] if len(self.passes) > 1 else []
+
+
+def run(search: Search, measure: Callable[[Candidate], Cost | None]) -> Trial | None:
+    """Measure what the search proposes until it has nothing more; return the best."""
+    while (candidate := search.propose()) is not None:
+        search.tell(candidate, measure(candidate))
+    return search.best
 
 
 def surface_of(name: str) -> Surface:

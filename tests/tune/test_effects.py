@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from inferd.tune.effects import NAMES, Circumstances, effects_of
+from inferd.tune.expected import NAMES, Circumstances, effects_of
 from inferd.tune.space import BATCH, DELAY, INSTANCES, PROCESS, THREADS, Knob, Space
 
 SPACE = Space(

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from inferd.tune.effects import NAMES
-from inferd.tune.expected import Belief, Expected
+from inferd.tune.expected import NAMES, Belief, Expected
 from inferd.tune.space import INSTANCES, PROCESS, Knob, Space
 
 SPACE = Space([Knob(INSTANCES, (1, 2, 3, 4, 6, 8)), Knob(PROCESS, ("server", "worker"))])

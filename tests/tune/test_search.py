@@ -2,9 +2,10 @@
 
 import pytest
 from made_up import SPACE, START, costs_of
+from recorded import run
 
 from inferd.tune.goal import Cost, Goal, read_goal
-from inferd.tune.search import LEAST_TRIALS, Search, run
+from inferd.tune.search import LEAST_TRIALS, Search
 from inferd.tune.space import INSTANCES, Knob, Space
 
 MODELS = range(100, 140)

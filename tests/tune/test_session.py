@@ -1,5 +1,7 @@
 """A model is tuned on real servers, and its file written."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,46 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.tune.goal import read_goal
 from inferd.tune.measuring import TuneLoad
-from inferd.tune.session import Session, TuneTask
+from inferd.tune.session import Session, TimeBudget, TuneTask
+
+
+class Clock:
+    """A clock that is turned by hand."""
+
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def measured(budget, clock, *durations):
+    """Return how many measurements, of these seconds, fit."""
+    for count, seconds in enumerate(durations):
+        if not budget.fits:
+            return count
+        with budget.measuring():
+            clock.now += seconds
+    return len(durations)
+
+
+def test_measurements_begin_while_one_as_long_as_the_longest_fits():
+    clock = Clock()
+    assert measured(TimeBudget(20, clock), clock, *[5] * 9) == 4
+    assert measured(TimeBudget(20, clock), clock, 5, 8, *[1] * 9) == 2
+    assert measured(TimeBudget(20, clock), clock, 5, 6, *[1] * 9) == 6
+
+
+def test_the_first_fits_always():
+    clock = Clock()
+    budget = TimeBudget(10, clock)
+    clock.now += 11
+    assert measured(budget, clock, 1, 1) == 1
+
+
+def test_without_a_limit_all_fit():
+    clock = Clock()
+    assert measured(TimeBudget(None, clock), clock, *itertools.repeat(1000, 50)) == 50
+
 
 QUICK = TuneLoad(concurrency=4, seconds=0.5, warmup_s=0.1)
 

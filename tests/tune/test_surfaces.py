@@ -12,10 +12,10 @@ import statistics
 from functools import cache
 
 import pytest
-from recorded import FOLDER, NAMES, surface_of
+from recorded import FOLDER, NAMES, run, surface_of
 
 from inferd.tune.goal import Goal, Limit
-from inferd.tune.search import Search, run
+from inferd.tune.search import Search
 
 
 def goals(costs):

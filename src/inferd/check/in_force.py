@@ -3,6 +3,8 @@
 import difflib
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from inferd.check.model import ModelCheck
@@ -65,12 +67,14 @@ def commented(check: ModelCheck, in_force: ModelConfig) -> str:
     if not check.is_complete:
         lines.append("# Inputs and outputs are known to the framework only: list them here.")
     own = {top for top, _ in _blocks(to_pbtxt(said))}
-    for name, block in _grouped(to_pbtxt(_plain(in_force))):
+    blocks = _blocks(to_pbtxt(_plain(in_force)))
+    # Fields of one name are together.
+    for name, group in groupby(blocks, key=itemgetter(0)):
         lines.append("")
         if comment := _COMMENTS.get(name):
             lines.append(f"# {comment}")
         is_ours = name in _LEFT_TO_SERVER and name not in own
-        lines += [f"# {line}" if is_ours else line for line in block]
+        lines += [f"# {line}" if is_ours else line for _, block in group for line in block]
     return "\n".join(lines) + "\n"
 
 
@@ -88,19 +92,6 @@ def _plain(config: ModelConfig) -> ModelConfig:
         dynamic_batching=dynamic,
         version_policy=None if policy == VersionPolicy(latest=1) else policy,
     )
-
-
-def _grouped(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the fields at the top of a text with their lines, those of one name together."""
-    name, lines = "", list[str]()
-    for top, block in _blocks(text):
-        if top != name and lines:
-            yield name, lines
-            lines = []
-        name = top
-        lines += block
-    if lines:
-        yield name, lines
 
 
 def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:

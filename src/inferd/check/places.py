@@ -8,13 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from inferd.check.archive import archives_at
 from inferd.check.ensemble import check_ensembles
 from inferd.check.finding import Finding
-from inferd.check.foreign import add_foreign_notes
+from inferd.check.foreign import add_foreign_notes, archives_at
 from inferd.check.model import ModelCheck
-from inferd.check.sizes import add_size_warnings, memory_bytes
-from inferd.check.surprises import add_surprises
+from inferd.check.surprises import add_size_warnings, add_surprises, memory_bytes
 from inferd.check.version import check_version
 from inferd.errors import InferdError, InvalidConfig
 from inferd.repository.layout import FoundModel

@@ -1,70 +1,45 @@
-"""Warnings: what is served, but perhaps not as whoever wrote its configuration thinks."""
+"""Warnings: what is served, but perhaps not as whoever wrote its configuration thinks.
+
+And of sizes: what a framework makes of a file is known only once it is loaded; that it needs no
+less than its weights is known before.
+"""
 
 import difflib
+import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
 from inferd.check.model import ModelCheck
+from inferd.config import parameter_names
 from inferd.config.model import ModelConfig, Optimization
-from inferd.config.parameter_names import (
-    ALLOW_NATIVE,
-    ANY_INPUT_NAME,
-    COLUMNS,
-    CONVERT,
-    CONVERT_SAMPLE,
-    CONVERT_TOLERANCE,
-    DEFAULT_OUTPUTS,
-    EXECUTION_TIMEOUT,
-    FOUND_OUTPUTS,
-    JOINED,
-    JOINING_REASON,
-    MODEL_CLASS,
-    MOST_ELEMENTS,
-    PLACEMENT,
-    TABLE,
-    VERSION_NAME,
-)
 from inferd.engine.loading.joining import JOIN_PARAMETER
 from inferd.engine.loading.load import EXECUTION_PARAMETER
 from inferd.engine.loading.scheduling import QUEUE_SIZE_PARAMETER, QUEUE_TIMEOUT_PARAMETER
 from inferd.errors import FieldPath
+from inferd.repository.tree import entries_of
 
-KNOWN_PARAMETERS = (
-    ALLOW_NATIVE,
-    ANY_INPUT_NAME,
-    COLUMNS,
-    CONVERT,
-    CONVERT_SAMPLE,
-    CONVERT_TOLERANCE,
-    DEFAULT_OUTPUTS,
+SAID_PARAMETERS = (parameter_names.JOINED, parameter_names.JOINING_REASON)
+"""The parameters that the server adds to a configuration in force, and does not read."""
+
+KNOWN_PARAMETERS = {
+    *(text for name, text in vars(parameter_names).items() if name.isupper()),
     EXECUTION_PARAMETER,
-    EXECUTION_TIMEOUT,
-    FOUND_OUTPUTS,
     JOIN_PARAMETER,
-    MODEL_CLASS,
-    MOST_ELEMENTS,
-    PLACEMENT,
     QUEUE_SIZE_PARAMETER,
     QUEUE_TIMEOUT_PARAMETER,
-    TABLE,
-    VERSION_NAME,
     # Those of backends, which nobody above them may import.
     "inferd_allow_pickle",
     "inferd_environment",
     "inferd_memory_limit_bytes",
     "inferd_mxnet_native",
-    "inferd_process",
     "inferd_python",
     "inferd_repeatable",
     "inferd_retry_lost_requests",
     "inferd_trusted_types",
-)
+}.difference(SAID_PARAMETERS)
 """The parameters of models whose names begin with inferd_."""
-
-SAID_PARAMETERS = (JOINED, JOINING_REASON)
-"""The parameters that the server adds to a configuration in force, and does not read."""
 
 _OURS = "inferd_"
 _GRAPHS = ("onnxruntime", "caffe2", "mxnet", "fil")
@@ -178,7 +153,7 @@ def _parameter_surprises(config: ModelConfig) -> Iterator[Warned]:
             yield Warned(text, ("parameters", name), "leave it out")
         elif name.startswith(_OURS) and name not in KNOWN_PARAMETERS:
             # Silence is the usual fate of a misspelt parameter.
-            near = difflib.get_close_matches(name, KNOWN_PARAMETERS, n=1)
+            near = difflib.get_close_matches(name, sorted(KNOWN_PARAMETERS), n=1)
             fix = f"did you mean {near[0]}?" if near else ""
             yield Warned(f"there is no parameter {name}", ("parameters", name), fix)
     if config.backend == "fil" and "output_class" in config.parameters:
@@ -201,3 +176,58 @@ def _warmup_surprises(config: ModelConfig) -> Iterator[Warned]:
         if not one.batch_size:
             text = f"model_warmup '{one.name}' has no batch_size, so that it is not run"
             yield Warned(text, ("model_warmup", number), "write batch_size: 1")
+
+
+READ_BYTES_PER_S = 200_000_000
+"""What is read of a disk over a network; local ones are quicker."""
+
+_LONG_S = 60
+_GIB = 1 << 30
+
+
+def size_bytes(check: ModelCheck) -> int:
+    """Return the size of the files of a model's versions that would be served."""
+    model = check.model
+    if model.file is not None:
+        places = [model.file]
+    else:
+        places = [model.folder / str(version) for version in model.versions]
+    # Without what Python and editors leave behind.
+    return sum(one.size for place in places for one in entries_of(place))
+
+
+def memory_bytes() -> int:
+    """Return the memory of this machine, 0 if it cannot be told."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # AttributeError is Windows'
+        return 0
+
+
+def add_size_warnings(checks: Sequence[ModelCheck], memory: int) -> None:
+    """Warn of models that need more than the `memory` there is, alone or together, or much time."""
+    served = [check for check in checks if not check.is_refused]
+    sizes = [size_bytes(check) for check in served]
+    for check, size in zip(served, sizes, strict=True):
+        if memory and size > memory:
+            text = f"its files have {_gib(size)}, this machine has {_gib(memory)} of memory"
+            check.add_warning(text, "memory", fix="serve it on a machine with more memory")
+        elif size / READ_BYTES_PER_S >= _LONG_S:
+            text = (
+                f"its files have {_gib(size)}: reading them takes about "
+                f"{size / READ_BYTES_PER_S:.0f} s at {READ_BYTES_PER_S / 1e6:.0f} MB/s"
+            )
+            check.add_warning(text, "memory", fix="let probes of its start wait longer than that")
+    total = sum(sizes)
+    # One that is too large alone has its own warning.
+    if memory and total > memory and max(sizes) <= memory:
+        text = (
+            f"the files of all models have {_gib(total)}, this machine has {_gib(memory)} of memory"
+        )
+        fix = "load only some: --model-control-mode=explicit"
+        # The largest model, since a finding has to be about one.
+        served[sizes.index(max(sizes))].add_warning(text, "memory", fix=fix)
+
+
+def _gib(size: int) -> str:
+    return f"{size / _GIB:.1f} GiB"

@@ -83,13 +83,11 @@ def run(arguments: Sequence[str]) -> int:
 def _write(form: str, checked: "Checked") -> None:
     """Write what was found in the form that was asked for."""
     if form == "text":
-        from inferd.check.report.text import write_text
+        from inferd.check.report import write_text
 
         write_text(checked.findings, checked.model_count, sys.stdout, checked.unread)
         return
-    from inferd.check.report.document import write_json
-    from inferd.check.report.github import write_github
-    from inferd.check.report.sarif import write_sarif
+    from inferd.check.report import write_github, write_json, write_sarif
 
     writers = {"json": write_json, "sarif": write_sarif, "github": write_github}
     writers[form](checked.findings, checked.model_count, sys.stdout)

@@ -77,7 +77,7 @@ def _local(given: argparse.Namespace) -> int:
     errors = [one for one in check.findings if one.level == "error"]
     # Warnings do not keep a configuration from being shown.
     if check.config is None or errors:
-        from inferd.check.report.text import write_text
+        from inferd.check.report import write_text
 
         write_text(sorted(check.findings, key=lambda one: one.order), 1, sys.stderr)
         return 1

@@ -1,5 +1,10 @@
 """Expected: what candidates cost, as it is expected before and after others were measured.
 
+What is known of settings before anything is measured are numbers for each candidate, its effects.
+With so many requests at a time as the load has, a batch of that many is filled at once and empties
+the queue, and a larger one is never filled, so that every request waits for the whole delay. What
+runs side by side shares the cores.
+
 The logarithm of a cost is the sum of some effects of known shape and unknown size, and of what is
 left: it is alike for candidates that differ in few knobs, or by few steps. All of it is normally
 distributed beforehand, which makes it a Gaussian process (Rasmussen and Williams, Gaussian
@@ -13,10 +18,50 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from inferd.tune.space import Space
+from inferd.tune.space import BATCH, DELAY, INSTANCES, PROCESS, THREADS, Space
 
 Numbers = NDArray[np.float64]
 Rows = NDArray[np.int64]
+
+NAMES = ("fills", "part", "vain", "joined", "rows", "instances", "threads", "busy", "worker")
+
+
+class Circumstances(NamedTuple):
+    """Under which candidates are measured: the requests at a time, and the cores of the machine."""
+
+    concurrency: int = 16
+    cores: int = 2
+
+
+def effects_of(space: Space, circumstances: Circumstances) -> Numbers:
+    """Return a row for each candidate of the space, with a column for each of the `NAMES`.
+
+    Numbers are about 0 to 1, and 0 where a setting does not matter.
+    """
+    return np.array([_row(space, one, circumstances) for one in space.candidates])
+
+
+def _row(space: Space, candidate: tuple[object, ...], given: Circumstances) -> list[float]:
+    # A candidate is a tuple of any settings here; the space's type is narrower.
+    named = space.named(candidate)  # type: ignore[arg-type]
+    batch, delay_us = int(named.get(BATCH, 1)), int(named.get(DELAY, 0))
+    instances, threads = int(named[INSTANCES]), int(named.get(THREADS, 1))
+    # A delay counts by its logarithm: 0 for none, 1 for 2 ms.
+    waits = math.log1p(delay_us / 500) / math.log(5)
+    is_filled, fills = batch <= given.concurrency, given.concurrency < 2 * batch
+    return [
+        waits * (is_filled and fills),
+        waits * (is_filled and not fills),
+        waits * (not is_filled),
+        float(batch > 1),
+        math.log2(min(batch, max(1.0, given.concurrency / instances))) / 4,
+        math.log2(instances) / 2,
+        math.log2(threads),
+        # 0 until there are more threads than cores.
+        math.log2(max(1.0, instances * threads / given.cores)),
+        float(named.get(PROCESS) == "worker"),
+    ]
+
 
 _LEVEL = 5.0
 """How little is known of the cost as a whole: its logarithm may be anything."""
@@ -30,7 +75,7 @@ class Belief(NamedTuple):
     """What is expected of the logarithm of a cost."""
 
     effects: tuple[float, ...]
-    """The size of each of the effects, as in effects.NAMES."""
+    """The size of each of the effects, as in NAMES."""
     errors: tuple[float, ...]
     """How far that may be wrong."""
     alone: float
@@ -88,3 +133,36 @@ def _alikeness(space: Space, effects: Numbers, belief: Belief) -> Numbers:
     found = _LEVEL**2 + sizes @ sizes.T + belief.alone**2 * sum(each)
     found += belief.pairs**2 * sum(pairs) + belief.together**2 * math.prod(each)
     return np.asarray(found)
+
+
+# What is expected of each kind of cost before anything is measured: the beliefs under which the
+# recorded costs of real models (tests/tune/surfaces) are likeliest. The columns are those of NAMES.
+# In logarithms: 0.14 is 15 % more requests. Found by tests/tune; see docs/decisions/0043-tuning.md.
+RATE = Belief(
+    effects=(0.14, 0.073, -0.49, -0.049, 0.41, 0.42, -0.039, -0.15, 0.071),
+    errors=(0.12, 0.12, 0.31, 0.24, 0.39, 0.37, 0.12, 0.19, 0.12),
+    alone=0.03,
+    pairs=0.047,
+    together=0.094,
+    steps=0.72,
+    noise=0.11,
+)
+LATENCY = Belief(
+    effects=(-0.19, -0.037, 0.2, -0.058, -0.3, -0.22, 0.13, 0.18, -0.076),
+    errors=(0.28, 0.12, 0.16, 0.34, 0.32, 0.51, 0.12, 0.27, 0.12),
+    alone=0.055,
+    pairs=0.062,
+    together=0.13,
+    steps=0.66,
+    noise=0.26,
+)
+MEMORY = Belief(
+    effects=(0, 0, 0, -0.0, 0, 0.17, 0.1, 0.033, 0),
+    # Nearly 0 where memory cannot depend on an effect.
+    errors=(0.01, 0.006, 0.017, 0.003, 0.003, 1.1, 0.41, 0.16, 0.003),
+    alone=0.27,
+    pairs=0.03,
+    together=0.03,
+    steps=3,
+    noise=0.03,
+)

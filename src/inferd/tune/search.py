@@ -8,14 +8,20 @@ Constraints, 2014).
 """
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from inferd.tune.beliefs import LATENCY, MEMORY, RATE
-from inferd.tune.effects import Circumstances, effects_of
-from inferd.tune.expected import Expected, Numbers, Rows
+from inferd.tune.expected import (
+    LATENCY,
+    MEMORY,
+    RATE,
+    Circumstances,
+    Expected,
+    Numbers,
+    Rows,
+    effects_of,
+)
 from inferd.tune.goal import Cost, Goal
 from inferd.tune.space import Space, Value
 
@@ -113,13 +119,6 @@ class Search:
             return np.asarray(holds * np.exp(rate - rate.max()))
         # Nothing is likely to hold: look for what comes nearest.
         return _gains(-worst, worst_error, -used.min())
-
-
-def run(search: Search, measure: Callable[[Candidate], Cost | None]) -> Trial | None:
-    """Measure what the search proposes until it has nothing more; return the best."""
-    while (candidate := search.propose()) is not None:
-        search.tell(candidate, measure(candidate))
-    return search.best
 
 
 def _logarithms(values: list[float]) -> Numbers:

@@ -1,7 +1,9 @@
 """Session: a model is tuned: its configuration read, candidates measured, the best one written."""
 
 import json
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -11,14 +13,41 @@ from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import decode_pbtxt, parse_json, parse_pbtxt, to_json, to_pbtxt
 from inferd.errors import InferdError, InvalidConfig, ModelNotFound
 from inferd.tensor.tensor import Tensor
-from inferd.tune.budget import TimeBudget
-from inferd.tune.effects import Circumstances
+from inferd.tune.expected import Circumstances
 from inferd.tune.front import TunePoint, front, page
 from inferd.tune.goal import Cost, Goal
-from inferd.tune.measuring import ServerUnderTest, TuneLoad, measured, served
+from inferd.tune.measuring import TuneLoad, measured, served
 from inferd.tune.search import Candidate, Search
 from inferd.tune.settings import configured, knobs, start
 from inferd.tune.space import BATCH, Space
+
+
+class TimeBudget:
+    """Some seconds from now on, or any number of them.
+
+    A measurement is expected to take as long as the longest before it. The first one always fits:
+    without it there would be no result.
+    """
+
+    def __init__(self, seconds: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._end = None if seconds is None else clock() + seconds
+        self._longest: float | None = None
+
+    @property
+    def fits(self) -> bool:
+        """Tell whether there is time for one more measurement."""
+        if self._end is None or self._longest is None:
+            return True
+        return self._clock() + self._longest <= self._end
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Note how long a measurement takes."""
+        begin = self._clock()
+        yield
+        self._longest = max(self._longest or 0.0, self._clock() - begin)
+
 
 CONFIG_FILE = "config.pbtxt"
 
@@ -181,17 +210,15 @@ class Session:
 
         show(0.0)
         config = json.dumps(to_json(self.configuration(point)))
+        model = wanted.model
         try:
-            with served(wanted.repository, wanted.model, config, wanted.load) as server:
-                cost = self._measured(server, show)
+            with served(wanted.repository, model, config, wanted.load) as server:
+                cost = measured(server, model, self.inputs, wanted.load, show)
         except InferdError as error:
             self.failures.append(f"{point.text}: {error.message}")
             return None
         self.points.append(point._replace(cost=cost))
         return cost
-
-    def _measured(self, server: ServerUnderTest, show: Callable[[float], None]) -> Cost:
-        return measured(server, self._wanted.model, self.inputs, self._wanted.load, show)
 
     def _read_file(self) -> ModelConfig:
         """Return what the model's file says, a configuration without anything if there is none."""

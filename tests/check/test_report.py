@@ -1,12 +1,13 @@
 """Findings as people read them."""
 
 import io
+import json
 from pathlib import Path
 
 import pytest
 
-from inferd.check.finding import Finding
-from inferd.check.report.text import shown_path, write_text
+from inferd.check.finding import RULES, Finding
+from inferd.check.report import shown_path, write_github, write_json, write_sarif, write_text
 
 
 class Terminal(io.StringIO):
@@ -100,3 +101,72 @@ def test_of_a_long_line_the_part_around_the_place_is_shown(findings, monkeypatch
         assert len(source) == 40
         assert part in source
         assert (source + " ")[mark.index("^")] == "aWb"[(column > 60) + (column > 65)]
+
+
+def test_findings_are_one_document(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    findings = [
+        Finding("error", "syntax", "it is wrong", tmp_path / "c", 2, 3, "m", "mend it"),
+        Finding("warning", "layout", "it is odd", tmp_path / "d"),
+    ]
+    out = io.StringIO()
+    write_json(findings, 4, out)
+    assert json.loads(out.getvalue()) == {
+        "models": 4,
+        "errors": 1,
+        "warnings": 1,
+        "findings": [
+            {
+                "level": "error",
+                "rule": "syntax",
+                "text": "it is wrong",
+                "file": "c",
+                "line": 2,
+                "column": 3,
+                "model": "m",
+                "fix": "mend it",
+            },
+            {"level": "warning", "rule": "layout", "text": "it is odd", "file": "d"},
+        ],
+    }
+
+
+def test_each_finding_is_a_command_of_the_workflow(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    findings = [
+        Finding("error", "syntax", "100% wrong", tmp_path / "a,b:c", 2, 3, "m", "mend it"),
+        Finding("note", "foreign", "it is odd", tmp_path / "d"),
+    ]
+    out = io.StringIO()
+    write_github(findings, 1, out)
+    assert out.getvalue().splitlines() == [
+        "::error file=a%2Cb%3Ac,title=inferd check%3A syntax,line=2,col=3::100%25 wrong%0Amend it",
+        "::notice file=d,title=inferd check%3A foreign::it is odd",
+        "1 model: 1 error, 1 note",
+    ]
+
+
+def test_findings_are_results_of_a_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    findings = [
+        Finding("error", "syntax", "it is wrong", tmp_path / "a b/c", 2, 3, "m", "mend it"),
+        Finding("note", "foreign", "it is odd", Path("/elsewhere")),
+    ]
+    out = io.StringIO()
+    write_sarif(findings, 4, out)
+    log = json.loads(out.getvalue())
+    [run] = log["runs"]
+    assert log["version"] == "2.1.0"
+    rules = [one["id"] for one in run["tool"]["driver"]["rules"]]
+    assert rules == list(RULES)
+    first, second = run["results"]
+    assert rules[first["ruleIndex"]] == first["ruleId"] == "syntax"
+    assert first["message"] == {"text": "it is wrong\nmend it"}
+    [location] = first["locations"]
+    assert location["physicalLocation"] == {
+        "artifactLocation": {"uri": "a%20b/c"},
+        "region": {"startLine": 2, "startColumn": 3},
+    }
+    assert second["level"] == "note"
+    place = second["locations"][0]["physicalLocation"]
+    assert place == {"artifactLocation": {"uri": "file:///elsewhere"}}

@@ -1,4 +1,8 @@
-"""Findings for people: each with its line and what to do, in colours where a terminal is."""
+"""Findings as people and programs read them.
+
+For people each has its line and what to do, in colours where a terminal is; for programs there are
+JSON, SARIF 2.1.0, and the annotations of a GitHub workflow.
+"""
 
 import os
 import re
@@ -6,8 +10,12 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
+from urllib.parse import quote
 
-from inferd.check.finding import Finding
+import msgspec
+
+import inferd
+from inferd.check.finding import RULES, Finding
 
 Piece = tuple[str, str]
 """Text and its style, as rich calls it."""
@@ -47,7 +55,7 @@ def write_text(
     `unread` are models of which only their frameworks can tell more.
     """
     width = shutil.get_terminal_size().columns if out.isatty() else 0
-    lines = [line for one in findings for line in _lines(one, width)]
+    lines = [line for one in findings for line in _finding_lines(one, width)]
     style = "bold red" if any(one.level == "error" for one in findings) else "bold green"
     lines.append([(summary(findings, model_count), style)])
     if unread:
@@ -67,7 +75,7 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _lines(finding: Finding, width: int = 0) -> Iterator[list[Piece]]:
+def _finding_lines(finding: Finding, width: int = 0) -> Iterator[list[Piece]]:
     """Yield the lines of a finding, for a terminal with `width` columns; 0: as long as they are."""
     place = shown_path(finding.file)
     if finding.line:
@@ -124,3 +132,81 @@ def _write_rich(lines: Sequence[Sequence[Piece]], out: TextIO) -> bool:
     for line in lines:
         console.print(Text.assemble(*line), soft_wrap=False)
     return True
+
+
+def write_json(findings: Sequence[Finding], model_count: int, out: TextIO) -> None:
+    """Write `findings` and how many there are as JSON. Fields that are not known are left out."""
+    listed = [
+        {
+            name: value
+            for name, value in msgspec.structs.asdict(one).items()
+            if value or name in ("level", "rule", "text")
+        }
+        | {"file": shown_path(one.file)}
+        for one in findings
+    ]
+    document = {
+        "models": model_count,
+        "errors": sum(one.level == "error" for one in findings),
+        "warnings": sum(one.level == "warning" for one in findings),
+        "findings": listed,
+    }
+    out.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+
+
+def write_github(findings: Sequence[Finding], model_count: int, out: TextIO) -> None:
+    """Write a workflow command for each finding, and the summary."""
+    for one in findings:
+        said = {"file": shown_path(one.file), "title": f"inferd check: {one.rule}"}
+        if one.line:
+            # GitHub counts columns from 1 and refuses 0.
+            said |= {"line": str(one.line), "col": str(max(1, one.column))}
+        properties = ",".join(f"{name}={_property(value)}" for name, value in said.items())
+        text = f"{one.text}\n{one.fix}" if one.fix else one.text
+        # GitHub's commands are error, warning and notice.
+        command = "notice" if one.level == "note" else one.level
+        out.write(f"::{command} {properties}::{_data(text)}\n")
+    out.write(summary(findings, model_count) + "\n")
+
+
+def _data(text: str) -> str:
+    # Percent first, or it would escape the others' escapes (GitHub, workflow commands).
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    # Colons and commas separate properties.
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def write_sarif(findings: Sequence[Finding], _model_count: int, out: TextIO) -> None:
+    """Write `findings` as one run of a tool."""
+    rules = [{"id": name, "shortDescription": {"text": text}} for name, text in RULES.items()]
+    driver = {"name": "inferd check", "version": inferd.__version__, "rules": rules}
+    run = {"tool": {"driver": driver}, "results": [_result(one) for one in findings]}
+    log = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+    out.write(msgspec.json.format(msgspec.json.encode(log), indent=2).decode() + "\n")
+
+
+def _result(finding: Finding) -> dict[str, object]:
+    place: dict[str, object] = {"artifactLocation": {"uri": _uri(finding.file)}}
+    if finding.line:
+        place["region"] = {"startLine": finding.line, "startColumn": max(1, finding.column)}
+    fix = f"\n{finding.fix}" if finding.fix else ""
+    return {
+        "ruleId": finding.rule,
+        "ruleIndex": list(RULES).index(finding.rule),
+        # SARIF has the same three levels.
+        "level": finding.level,
+        "message": {"text": finding.text + fix},
+        "locations": [{"physicalLocation": place}],
+    }
+
+
+def _uri(path: Path) -> str:
+    shown = Path(shown_path(path))
+    # A relative URI is one within the repository, which code scanning can show.
+    return shown.as_uri() if shown.is_absolute() else quote(shown.as_posix())
