@@ -4,16 +4,16 @@ The rules are those of Triton's model configuration; where Triton accepts someth
 inferd. Each complaint names the model, the configuration file and the field.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from inferd.config.model import ModelConfig, Optimization
+from inferd.config.model import EnsembleStep, ModelConfig, Optimization
+from inferd.config.names import is_inside
 from inferd.config.platform import ENSEMBLE, platform_named, platforms_of
 from inferd.config.rules.complaint import Complaint
-from inferd.config.rules.inside import is_inside
 from inferd.config.rules.scheduling import batching_complaints, cache_complaints
 from inferd.config.rules.tensors import io_complaints
-from inferd.config.wiring import wiring_complaints
+from inferd.errors import FieldPath
 
 CONFIG_FILE = "config.pbtxt"
 
@@ -171,3 +171,52 @@ def _file_complaints(config: ModelConfig) -> Iterator[Complaint]:
         if not is_inside(name):
             text = f"model_operations: op_library_filename '{name}' leads out of the model's folder"
             yield Complaint(text, ("model_operations", "op_library_filename", number))
+
+
+# A tensor is written once, by a client or by an output of a step, and read by any number of steps;
+# one that is never written or never read is a mistake (Triton, Ensemble Models).
+_Link = tuple[str, str, FieldPath]
+"""A tensor, the place that reads or writes it in words, and the path of the field that says so."""
+
+_STEPS = ("ensemble_scheduling", "step")
+
+
+def wiring_complaints(config: ModelConfig, steps: Sequence[EnsembleStep]) -> Iterator[Complaint]:
+    """Yield what is wrong with the maps of an ensemble's `steps`, with the path of the data."""
+    writers: dict[str, tuple[str, FieldPath]] = {}
+    for tensor, place, path in _written(config, steps):
+        if tensor in writers:
+            before, _ = writers[tensor]
+            text = f"tensor '{tensor}' is written twice: by {before} and by {place}"
+            yield Complaint(text, path)
+        # The last one counts from here on, so that a third writer is told beside its neighbour.
+        writers[tensor] = place, path
+    read = set()
+    # All steps are written first: steps may stand in any order, the data's flow decides.
+    for tensor, place, path in _read(config, steps):
+        if tensor not in writers:
+            yield Complaint(f"no step writes tensor '{tensor}' → {place}", path)
+        read.add(tensor)
+    for tensor, (place, path) in writers.items():
+        if tensor not in read:
+            yield Complaint(f"nobody reads {place} → tensor '{tensor}'", path)
+
+
+def _written(config: ModelConfig, steps: Sequence[EnsembleStep]) -> Iterator[_Link]:
+    """Yield each tensor that is written, with the place that writes it."""
+    for number, given in enumerate(config.input):
+        yield given.name, f"the ensemble's input '{given.name}'", ("input", number)
+    for number, step in enumerate(steps):
+        for inner, outer in step.output_map.items():
+            place = f"step {number} (model '{step.model_name}') output '{inner}'"
+            yield outer, place, (*_STEPS, number, "output_map", inner)
+
+
+def _read(config: ModelConfig, steps: Sequence[EnsembleStep]) -> Iterator[_Link]:
+    """Yield each tensor that is read, with the place that reads it."""
+    for number, step in enumerate(steps):
+        for inner, outer in step.input_map.items():
+            place = f"step {number} (model '{step.model_name}') input '{inner}'"
+            yield outer, place, (*_STEPS, number, "input_map", inner)
+    for number, wanted in enumerate(config.output):
+        yield wanted.name, f"the ensemble's output '{wanted.name}'", ("output", number)

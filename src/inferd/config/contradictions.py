@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from inferd.config.model_name import is_model_name
+from inferd.config.names import is_model_name
 from inferd.config.options.access import read_restrictions
 from inferd.config.options.backends import (
     read_gpu_limits,

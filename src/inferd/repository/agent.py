@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from inferd.config.model import ModelConfig, RepositoryAgent
+from inferd.config.names import is_inside
 from inferd.config.rules.complaint import within
-from inferd.config.rules.inside import is_inside
 from inferd.errors import InvalidConfig
 from inferd.repository.signing.keys import TrustedKeys
 from inferd.repository.signing.signed import check_signature

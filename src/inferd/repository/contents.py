@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from inferd.config.rules.inside import is_inside
+from inferd.config.names import is_inside
 from inferd.errors import InvalidConfig
 
 

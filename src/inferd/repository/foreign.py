@@ -19,6 +19,7 @@ import orjson
 
 from inferd.config.checks import CONFIG_FILE
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, ModelOutput
+from inferd.config.names import is_inside
 from inferd.config.parameter_names import (
     ANY_INPUT_NAME,
     COLUMNS,
@@ -27,7 +28,6 @@ from inferd.config.parameter_names import (
     TABLE,
     VERSION_NAME,
 )
-from inferd.config.rules.inside import is_inside
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.repository.contents import read_limited
 from inferd.repository.layout import is_version

@@ -13,7 +13,7 @@ import msgspec
 
 from inferd.config.checks import CONFIG_FILE
 from inferd.config.model import InstanceGroup, ModelConfig, VersionPolicy
-from inferd.config.model_name import has_separators, is_model_name
+from inferd.config.names import has_separators, is_inside, is_model_name
 from inferd.config.platform import (
     ENSEMBLE,
     PLATFORMS,
@@ -23,7 +23,6 @@ from inferd.config.platform import (
     platforms_of,
 )
 from inferd.config.rules.complaint import within
-from inferd.config.rules.inside import is_inside
 from inferd.core.interfaces import Backend, ModelFiles, Placement, always
 from inferd.errors import InferdError, InvalidConfig, InvalidRequest
 from inferd.repository.slips import found_instead, shown

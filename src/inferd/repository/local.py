@@ -10,11 +10,10 @@ from typing import NamedTuple
 from inferd.config.checks import CONFIG_FILE, check_config
 from inferd.config.defaults import normalised
 from inferd.config.model import ModelConfig
-from inferd.config.model_name import is_model_name
+from inferd.config.names import is_inside, is_model_name
 from inferd.config.parameter_names import ANY_INPUT_NAME
 from inferd.config.pbtxt import decode_pbtxt, parse_pbtxt
 from inferd.config.platform import ENSEMBLE, PLATFORMS, Platform, platform_named, platform_of_file
-from inferd.config.rules.inside import is_inside
 from inferd.errors import InferdError, InvalidConfig, NoVersion
 from inferd.repository.agent import run_agents
 from inferd.repository.bare import bare_file, is_python_model, platform_of

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from inferd.config.rules.inside import is_inside
+from inferd.config.names import is_inside
 from inferd.errors import InvalidConfig, NotLoadable
 from inferd.repository.bucket import Bucket, BucketObject
 from inferd.repository.cloud_url import CloudUrl

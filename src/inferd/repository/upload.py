@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from inferd.config.rules.inside import is_inside
+from inferd.config.names import is_inside
 from inferd.errors import InvalidRequest, NotLoadable
 
 MAX_DEPTH = 16

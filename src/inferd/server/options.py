@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from inferd.config.model_name import is_model_name
+from inferd.config.names import is_model_name
 from inferd.config.options.backends import (
     read_delayed_start,
     read_gpu_limits,

@@ -18,6 +18,17 @@ class Complaint(NamedTuple):
         return InvalidConfig(f"model '{model}', {file}: {self.text}", self.path)
 
 
+class ConfigField(NamedTuple):
+    """A field that may be complained of: how texts call it, and its path."""
+
+    name: str
+    path: FieldPath
+
+    def complaint(self, text: str, *inner: str | int) -> Complaint:
+        """Return that of the field, or of one that is `inner`; `text` goes on after the name."""
+        return Complaint(f"{self.name}{text}", (*self.path, *inner))
+
+
 @contextmanager
 def within(*path: str | int) -> Iterator[None]:
     """Put `path` before that of an InvalidConfig that is raised in this context."""

@@ -13,8 +13,8 @@ from inferd.config.model import (
     SequenceBatching,
     SequenceState,
 )
-from inferd.config.rules.complaint import Complaint
-from inferd.config.rules.inside import is_inside
+from inferd.config.names import is_inside
+from inferd.config.rules.complaint import Complaint, ConfigField
 from inferd.config.rules.tensors import config_name, rank_complaints
 from inferd.errors import FieldPath
 from inferd.tensor.dtype import DataType
@@ -66,9 +66,9 @@ def cache_complaints(config: ModelConfig) -> Iterator[Complaint]:
 
 
 def _dynamic_complaints(config: ModelConfig, dynamic: DynamicBatching) -> Iterator[Complaint]:
-    path: FieldPath = (_DYNAMIC,)
-    yield from _delay_complaints(_DYNAMIC, path, dynamic.max_queue_delay_microseconds)
-    yield from _preferred_complaints(config, _DYNAMIC, path, dynamic.preferred_batch_size)
+    place = ConfigField(_DYNAMIC, (_DYNAMIC,))
+    yield from _delay_complaints(place, dynamic.max_queue_delay_microseconds)
+    yield from _preferred_complaints(config, place, dynamic.preferred_batch_size)
     levels = dynamic.priority_levels
     # Without levels, Triton leaves aside what is said of priorities.
     if levels:
@@ -81,27 +81,27 @@ def _dynamic_complaints(config: ModelConfig, dynamic: DynamicBatching) -> Iterat
         ]
         for what, level, field in named:
             if not 1 <= level <= levels:
-                where = f"expected 1 to {levels}, the priority_levels"
-                yield Complaint(f"{_DYNAMIC}: {what} {level}, {where}", (*path, *field))
+                text = f": {what} {level}, expected 1 to {levels}, the priority_levels"
+                yield place.complaint(text, *field)
     # Answers cannot be in the order of arrival if requests overtake each other: by priority, or by
     # being put behind the others (DELAY).
     if dynamic.preserve_ordering:
-        yield from _ordering_complaints(dynamic)
+        yield from _ordering_complaints(place, dynamic)
 
 
-def _delay_complaints(place: str, path: FieldPath, delay_us: int) -> Iterator[Complaint]:
+def _delay_complaints(place: ConfigField, delay_us: int) -> Iterator[Complaint]:
     if delay_us > MAX_DELAY_US:
         text = (
-            f"{place}: max_queue_delay_microseconds is {delay_us}, at most {MAX_DELAY_US} "
+            f": max_queue_delay_microseconds is {delay_us}, at most {MAX_DELAY_US} "
             f"(an hour) may be: so long a request waits that nobody joins"
         )
-        yield Complaint(text, (*path, "max_queue_delay_microseconds"))
+        yield place.complaint(text, "max_queue_delay_microseconds")
 
 
-def _ordering_complaints(dynamic: DynamicBatching) -> Iterator[Complaint]:
+def _ordering_complaints(place: ConfigField, dynamic: DynamicBatching) -> Iterator[Complaint]:
     if dynamic.priority_levels > 1:
-        text = f"{_DYNAMIC}: preserve_ordering allows only one of the priority_levels"
-        yield Complaint(text, (_DYNAMIC, "priority_levels"))
+        text = ": preserve_ordering allows only one of the priority_levels"
+        yield place.complaint(text, "priority_levels")
     policies: list[tuple[FieldPath, QueuePolicy]]
     policies = [(("default_queue_policy",), dynamic.default_queue_policy or QueuePolicy())]
     policies += [
@@ -111,52 +111,51 @@ def _ordering_complaints(dynamic: DynamicBatching) -> Iterator[Complaint]:
     for field, policy in policies:
         # Without a default timeout a request's own, which may only shorten it, has no effect.
         if policy.timeout_action == "DELAY" and policy.default_timeout_microseconds:
-            text = f"{_DYNAMIC}: preserve_ordering does not go with timeout_action DELAY"
-            yield Complaint(text, (_DYNAMIC, *field, "timeout_action"))
+            text = ": preserve_ordering does not go with timeout_action DELAY"
+            yield place.complaint(text, *field, "timeout_action")
 
 
 def _preferred_complaints(
-    config: ModelConfig, place: str, path: FieldPath, sizes: tuple[int, ...]
+    config: ModelConfig, place: ConfigField, sizes: tuple[int, ...]
 ) -> Iterator[Complaint]:
     if config.max_batch_size < 0:
         return  # that is wrong enough
     for number, size in enumerate(sizes):
         if not 1 <= size <= config.max_batch_size:
             text = (
-                f"{place}: preferred_batch_size {size} is not between 1 and "
+                f": preferred_batch_size {size} is not between 1 and "
                 f"max_batch_size {config.max_batch_size}"
             )
-            yield Complaint(text, (*path, "preferred_batch_size", number))
+            yield place.complaint(text, "preferred_batch_size", number)
 
 
 def _sequence_complaints(config: ModelConfig, sequence: SequenceBatching) -> Iterator[Complaint]:
-    path: FieldPath
     yield from _control_name_complaints(sequence)
     for number, control_input in enumerate(sequence.control_input):
         for inner, control in enumerate(control_input.control):
+            name = f"{_SEQUENCE}: control '{control_input.name}' of kind {control.kind}"
             path = (_SEQUENCE, "control_input", number, "control", inner)
-            yield from _control_complaints(path, control_input.name, control)
+            yield from _control_complaints(ConfigField(name, path), control)
     yield from _sequence_name_complaints(config, sequence)
     for number, state in enumerate(sequence.state):
-        yield from _state_complaints((_SEQUENCE, "state", number), state)
-    if sequence.oldest is not None:
-        place, path = f"{_SEQUENCE}: oldest", (_SEQUENCE, "oldest")
-        count = sequence.oldest.max_candidate_sequences
+        name = f"{_SEQUENCE}: state '{state.input_name}'"
+        yield from _state_complaints(ConfigField(name, (_SEQUENCE, "state", number)), state)
+    if (oldest := sequence.oldest) is not None:
+        place = ConfigField(f"{_SEQUENCE}: oldest", (_SEQUENCE, "oldest"))
+        count = oldest.max_candidate_sequences
         # 0 means as many as there are; a negative one would be no candidate at all.
         if count < 0:
-            text = f"{place}: max_candidate_sequences is {count}, not 0 or more"
-            yield Complaint(text, (*path, "max_candidate_sequences"))
-        sizes = sequence.oldest.preferred_batch_size
-        yield from _preferred_complaints(config, place, path, sizes)
-        delay_us = sequence.oldest.max_queue_delay_microseconds
-        yield from _delay_complaints(place, path, delay_us)
-    if sequence.direct is not None:
-        place, path = f"{_SEQUENCE}: direct", (_SEQUENCE, "direct")
-        yield from _delay_complaints(place, path, sequence.direct.max_queue_delay_microseconds)
-        share = sequence.direct.minimum_slot_utilization
+            text = f": max_candidate_sequences is {count}, not 0 or more"
+            yield place.complaint(text, "max_candidate_sequences")
+        yield from _preferred_complaints(config, place, oldest.preferred_batch_size)
+        yield from _delay_complaints(place, oldest.max_queue_delay_microseconds)
+    if (direct := sequence.direct) is not None:
+        place = ConfigField(f"{_SEQUENCE}: direct", (_SEQUENCE, "direct"))
+        yield from _delay_complaints(place, direct.max_queue_delay_microseconds)
+        share = direct.minimum_slot_utilization
         if not 0 <= share <= 1:
-            text = f"{place}: minimum_slot_utilization is {share}, expected 0 to 1"
-            yield Complaint(text, (*path, "minimum_slot_utilization"))
+            text = f": minimum_slot_utilization is {share}, expected 0 to 1"
+            yield place.complaint(text, "minimum_slot_utilization")
 
 
 def _control_name_complaints(sequence: SequenceBatching) -> Iterator[Complaint]:
@@ -219,62 +218,59 @@ def _repeated(names: Iterable[tuple[str, FieldPath]]) -> Iterator[tuple[str, int
             yield name, len(paths), paths[-1]
 
 
-def _state_complaints(path: FieldPath, state: SequenceState) -> Iterator[Complaint]:
-    place = f"{_SEQUENCE}: state '{state.input_name}'"
+def _state_complaints(place: ConfigField, state: SequenceState) -> Iterator[Complaint]:
     if not state.input_name or not state.output_name:
-        yield Complaint(f"{place} needs an input_name and an output_name", path)
+        yield place.complaint(" needs an input_name and an output_name")
     if state.datatype is None:
-        yield Complaint(f"{place} has no data_type", (*path, "data_type"))
-    yield from rank_complaints(place, (*path, "dims"), state.dims)
+        yield place.complaint(" has no data_type", "data_type")
+    yield from rank_complaints(place, state.dims)
     # Memory for a state is reserved before the first request, so a dim of 0 would be none.
     if any(dim == 0 or dim < -1 for dim in state.dims):
-        text = f"{place} has dims {list(state.dims)}, expected positive numbers, or -1"
-        yield Complaint(text, (*path, "dims"))
+        text = f" has dims {list(state.dims)}, expected positive numbers, or -1"
+        yield place.complaint(text, "dims")
     if len(state.initial_state) > 1:
-        text = f"{place} has {len(state.initial_state)} entries initial_state, expected 1"
-        yield Complaint(text, (*path, "initial_state", len(state.initial_state) - 1))
+        text = f" has {len(state.initial_state)} entries initial_state, expected 1"
+        yield place.complaint(text, "initial_state", len(state.initial_state) - 1)
     for number, initial in enumerate(state.initial_state):
-        yield from _initial_complaints(place, (*path, "initial_state", number), state, initial)
+        inner = ConfigField(f"{place.name}: initial_state", (*place.path, "initial_state", number))
+        yield from _initial_complaints(inner, state, initial)
 
 
 def _initial_complaints(
-    place: str, path: FieldPath, state: SequenceState, initial: InitialState
+    place: ConfigField, state: SequenceState, initial: InitialState
 ) -> Iterator[Complaint]:
-    place += ": initial_state"
-    yield from rank_complaints(place, (*path, "dims"), initial.dims)
+    yield from rank_complaints(place, initial.dims)
     if not initial.name:
-        yield Complaint(f"{place} has no name", (*path, "name"))
+        yield place.complaint(" has no name", "name")
     if initial.datatype is not state.datatype:
-        text = f"{place} has data_type {config_name(initial.datatype)}, the state has another"
-        yield Complaint(text, (*path, "data_type"))
+        text = f" has data_type {config_name(initial.datatype)}, the state has another"
+        yield place.complaint(text, "data_type")
     # Here nothing is variable any more: zeros of -1 elements cannot be made.
     if not fits(state.dims, initial.dims) or any(dim < 1 for dim in initial.dims):
-        text = f"{place} has dims {list(initial.dims)}, the state has {list(state.dims)}"
-        yield Complaint(text, (*path, "dims"))
+        text = f" has dims {list(initial.dims)}, the state has {list(state.dims)}"
+        yield place.complaint(text, "dims")
     # protobuf's oneof may hold zero_data: false, which says nothing.
     if initial.data_file is None and not initial.zero_data:
-        yield Complaint(f"{place} needs zero_data or a data_file", (*path, "zero_data"))
+        yield place.complaint(" needs zero_data or a data_file", "zero_data")
     if initial.data_file is not None and not is_inside(initial.data_file):
-        text = f"{place}: data_file '{initial.data_file}' leads out of its folder"
-        yield Complaint(text, (*path, "data_file"))
+        text = f": data_file '{initial.data_file}' leads out of its folder"
+        yield place.complaint(text, "data_file")
 
 
-def _control_complaints(path: FieldPath, name: str, control: Control) -> Iterator[Complaint]:
-    place = f"{_SEQUENCE}: control '{name}' of kind {control.kind}"
+def _control_complaints(place: ConfigField, control: Control) -> Iterator[Complaint]:
     given = [field for field in CONTROL_TYPES if getattr(control, field)]
     # The id is passed as it is; the other kinds are signals, with a value for no and one for yes.
     if control.kind == _CORRELATION_ID:
         if given:
-            yield Complaint(f"{place} cannot have {given[0]}", (*path, given[0]))
+            yield place.complaint(f" cannot have {given[0]}", given[0])
         if control.datatype not in _CORRELATION_ID_TYPES:
             names = ", ".join(config_name(datatype) for datatype in _CORRELATION_ID_TYPES)
-            kind = config_name(control.datatype)
-            text = f"{place} has data_type {kind}, expected one of {names}"
-            yield Complaint(text, (*path, "data_type"))
+            text = f" has data_type {config_name(control.datatype)}, expected one of {names}"
+            yield place.complaint(text, "data_type")
     elif len(given) != 1:
         found = " and ".join(given) or "none"
-        text = f"{place} needs exactly one of {', '.join(CONTROL_TYPES)}, it has {found}"
-        yield Complaint(text, (*path, *given[1:2]))
+        text = f" needs exactly one of {', '.join(CONTROL_TYPES)}, it has {found}"
+        yield place.complaint(text, *given[1:2])
     elif (count := len(getattr(control, given[0]))) != 2:
-        text = f"{place}: {given[0]} has {count} entries, expected 2, for false and true"
-        yield Complaint(text, (*path, given[0]))
+        text = f": {given[0]} has {count} entries, expected 2, for false and true"
+        yield place.complaint(text, given[0])

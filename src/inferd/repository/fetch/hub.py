@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from inferd.config.names import is_inside
 from inferd.config.options.option import BOOLEANS
 from inferd.config.platform import PLATFORMS
-from inferd.config.rules.inside import is_inside
 from inferd.errors import NotLoadable
 from inferd.repository.fetch.settings import MAX_FILES, FetchSettings
 from inferd.repository.fetch.snapshot import RemoteFile, Snapshot

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
-from inferd.config.model_name import is_model_name
+from inferd.config.names import is_model_name
 from inferd.repository.fetch.settings import FetchSettings
 from inferd.repository.fetch.snapshot import FileForm, RemoteFile, Snapshot
 from inferd.repository.fetch.url import ModelUrl

@@ -18,8 +18,7 @@ from stat import S_ISREG
 
 import msgspec
 
-from inferd.config.model_name import is_model_name
-from inferd.config.rules.inside import is_inside
+from inferd.config.names import is_inside, is_model_name
 from inferd.errors import InvalidConfig, NotLoadable
 from inferd.repository.fetch.download import PART, download
 from inferd.repository.fetch.hub import hub_snapshot

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from inferd.config.rules.inside import is_inside
+from inferd.config.names import is_inside
 from inferd.errors import NotLoadable
 from inferd.repository.fetch.settings import MAX_FILES
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from inferd.config.rules.inside import is_inside
+from inferd.config.names import is_inside
 from inferd.errors import InvalidConfig
 
 _SCHEME = re.compile(r"(hf|oci|models|https?):/.*", re.DOTALL)

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from inferd.config.model_name import is_model_name
+from inferd.config.names import is_model_name
 from inferd.errors import InvalidConfig
 from inferd.route.place import Place, PlaceState, SourceFailed
 

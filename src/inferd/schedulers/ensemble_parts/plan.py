@@ -152,7 +152,7 @@ class EnsemblePlan:
     `config` is the ensemble's; `models` are the configurations of the called models, one per step.
     If the plan `is_chain`, each step reads from the one before it, so there is never a choice of
     what runs; the same holds for the steps that are `needed` and for each of the `stages`.
-    config/wiring.py has checked that each tensor is written once and is read. Raises InvalidConfig
+    config/checks.py has checked that each tensor is written once and is read. Raises InvalidConfig
     when the models do not fit together.
     """
 

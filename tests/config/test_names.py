@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferd.config.model_name import has_separators, is_model_name
+from inferd.config.names import has_separators, is_model_name
 
 
 @pytest.mark.parametrize("name", ["m", "my net", "é", "1", "a.b", "a-b_c", "x" * 300, "a..b"])
