@@ -8,14 +8,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from inferd.cli.parser import CommandParser, count_of, positive_seconds
 from inferd.cli.remote.server import (
     SERVER_HELP,
-    CommandParser,
     add_server_arguments,
     client_of,
     client_options,
-    count_of,
-    positive_seconds,
+    run_command,
     url_of,
 )
 from inferd.errors import InvalidConfig
@@ -55,82 +54,50 @@ answered, or something else than the model answered; 2 for wrong arguments; 130 
 
 def run(arguments: Sequence[str]) -> int:
     """Measure a server and show the result. Return the exit code."""
-    return parser().run(arguments, _run, "interrupted before anything was measured")
+    return run_command(parser(), arguments, _run, "interrupted before anything was measured")
 
 
 def parser() -> CommandParser:
     """Return what reads the arguments."""
     made = CommandParser("inferd bench", _DESCRIPTION, _MORE)
     made.add_argument("model", metavar="MODEL")
-    load = made.add_argument_group("the load")
-    load.add_argument(
-        "--concurrency",
-        "-c",
-        metavar="N",
-        help=f"requests at a time: 8, or 1,2,8, or 1:64 (doubling) [{DEFAULT_CONCURRENCY}]",
+    made.section("the load")
+    made.option(
+        "--concurrency -c",
+        "N",
+        f"requests at a time: 8, or 1,2,8, or 1:64 (doubling) [{DEFAULT_CONCURRENCY}]",
     )
-    load.add_argument("--rate", "-r", metavar="R", help="requests a second, in the same forms")
-    load.add_argument(
-        "--speed", metavar="X", help="of --requests: at the times they came, X times as fast"
-    )
-    load.add_argument(
-        "--poisson", action="store_true", help="at a rate: at random times, as of many users"
-    )
-    load.add_argument(
-        "--seconds", type=positive_seconds, default=5.0, metavar="S", help="for each load [5]"
-    )
-    load.add_argument(
-        "--warmup", type=_seconds, default=1.0, metavar="S", help="before each, not counted [1]"
-    )
-    load.add_argument(
-        "--processes", type=count_of, default=1, metavar="N", help="that send requests [1]"
-    )
-    load.add_argument(
-        "--connections",
-        type=count_of,
-        default=256,
-        metavar="N",
-        help="at a rate: the most connections [256]",
-    )
-    load.add_argument("--seed", type=int, default=0, metavar="N", help="of random times and inputs")
-    what = made.add_argument_group("the requests")
-    what.add_argument(
-        "--input", "-i", action="append", default=[], metavar="INPUT", help="see inferd infer"
-    )
-    what.add_argument(
+    made.option("--rate -r", "R", "requests a second, in the same forms")
+    made.option("--speed", "X", "of --requests: at the times they came, X times as fast")
+    made.switch("--poisson", "at a rate: at random times, as of many users")
+    made.option("--seconds", "S", "for each load [5]", 5.0, positive_seconds)
+    made.option("--warmup", "S", "before each, not counted [1]", 1.0, _seconds)
+    made.option("--processes", "N", "that send requests [1]", 1, count_of)
+    made.option("--connections", "N", "at a rate: the most connections [256]", 256, count_of)
+    made.option("--seed", "N", "of random times and inputs", 0, int)
+    made.section("the requests")
+    made.repeated("--input -i", "INPUT", "see inferd infer")
+    made.option(
         "--requests",
-        metavar="FILE",
-        help="V2 requests, a line of JSON each, or a payload log; in place of --input",
+        "FILE",
+        "V2 requests, a line of JSON each, or a payload log; in place of --input",
     )
-    what.add_argument(
-        "--shape", action="append", default=[], metavar="NAME:D,D", help="dims that may be any"
-    )
-    what.add_argument("--batch", type=count_of, default=1, metavar="N", help="rows a request [1]")
-    what.add_argument(
-        "--varied",
-        type=count_of,
-        default=1,
-        metavar="N",
-        help="so many different random requests",
-    )
-    what.add_argument("--version", metavar="V", default="", help="the model's version")
-    what.add_argument("--outputs", metavar="A,B", default="", help="only these are wanted")
-    what.add_argument("--text", action="store_true", help="JSON over REST, no binary data")
-    what.add_argument(
+    made.repeated("--shape", "NAME:D,D", "dims that may be any")
+    made.option("--batch", "N", "rows a request [1]", 1, count_of)
+    made.option("--varied", "N", "so many different random requests", 1, count_of)
+    made.option("--version", "V", "the model's version", "")
+    made.option("--outputs", "A,B", "only these are wanted", "")
+    made.switch("--text", "JSON over REST, no binary data")
+    made.switch(
         "--shared-memory",
-        action="store_true",
-        help="inputs and outputs lie in memory of this machine, in place of the socket",
+        "inputs and outputs lie in memory of this machine, in place of the socket",
     )
-    what.add_argument(
-        "--stream", action="store_true", help="requests whose answers come as a stream"
-    )
-    what.add_argument(
-        "--sequence-length", type=int, default=0, metavar="N", help="sequences of N requests"
-    )
-    out = made.add_argument_group("the result")
-    out.add_argument("--json", action="store_true", help="JSON on standard output, no table")
-    out.add_argument("--output", "-o", metavar="FILE", default="", help="write the JSON there")
-    out.add_argument("--html", metavar="FILE", default="", help="write a page with plots")
+    made.switch("--stream", "requests whose answers come as a stream")
+    made.option("--sequence-length", "N", "sequences of N requests", 0, int)
+    made.section("the result")
+    made.switch("--json", "JSON on standard output, no table")
+    made.option("--output -o", "FILE", "write the JSON there", "")
+    made.option("--html", "FILE", "write a page with plots", "")
     add_server_arguments(made)
     return made
 

@@ -6,13 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from inferd.cli.remote.server import (
-    CommandParser,
-    add_server_arguments,
-    client_of,
-    failure_text,
-    url_of,
-)
+from inferd.cli.parser import CommandParser
+from inferd.cli.remote.server import add_server_arguments, client_of, failure_text, url_of
 from inferd.errors import InferdError, InvalidConfig
 
 if TYPE_CHECKING:
@@ -59,15 +54,13 @@ def parser() -> CommandParser:
     """Return what reads the arguments."""
     made = CommandParser("inferd config", _DESCRIPTION, _EPILOG)
     made.add_argument("model", metavar="MODEL", help="a model's folder, file or name")
-    made.add_argument("--repository", metavar="PATH", help="where a model of that name is")
-    made.add_argument("--version", default="", metavar="N", help="the version on the server")
+    made.option("--repository", "PATH", "where a model of that name is")
+    made.option("--version", "N", "the version on the server", "")
     made.add_argument(
         "--format", choices=("pbtxt", "json"), help="only the configuration, in that form"
     )
-    made.add_argument(
-        "--write", action="store_true", help="make a config.pbtxt, with comments, in its folder"
-    )
-    made.add_argument("--force", action="store_true", help="replace one that is there already")
+    made.switch("--write", "make a config.pbtxt, with comments, in its folder")
+    made.switch("--force", "replace one that is there already")
     add_server_arguments(made)
     return made
 

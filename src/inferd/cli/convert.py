@@ -15,6 +15,7 @@ from inferd.backends.estimator.conversion.conversion import (
     named_ports,
 )
 from inferd.backends.estimator.conversion.drawn import read_sample
+from inferd.cli.parser import CommandParser
 from inferd.config.model import ModelConfig
 from inferd.config.platform import platform_of_file
 from inferd.errors import InferdError, InvalidConfig
@@ -33,11 +34,9 @@ written.
 
 def run(arguments: Sequence[str]) -> int:
     """Convert a model. Return 0, 1 when that fails or the answers differ, 2 for wrong arguments."""
-    parser = _parser()
-    try:
-        given = parser.parse_args(arguments)
-    except SystemExit as end:  # argparse has said what is wrong, or printed its help
-        return int(end.code or 0)
+    given = _parser().read(arguments)
+    if isinstance(given, int):
+        return given
     try:
         found = _converted(given)
     except InferdError as error:
@@ -56,43 +55,26 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        "inferd convert",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        # An abbreviation that works today would change its meaning with a new option.
-        allow_abbrev=False,
-    )
+def _parser() -> CommandParser:
+    parser = CommandParser("inferd convert", _DESCRIPTION, says_usage=True)
     parser.add_argument("model", metavar="MODEL", help="its file: model.skops, model.ubj ...")
     parser.add_argument("-o", "--output", metavar="OUT.onnx", required=True)
-    parser.add_argument(
+    parser.option(
         "--sample",
-        metavar="ROWS.npz",
-        help="rows to compare on: one array [rows, columns], or one array [rows] for each column, "
+        "ROWS.npz",
+        "rows to compare on: one array [rows, columns], or one array [rows] for each column, "
         "named as the columns are. The model takes the datatypes that they have",
     )
-    parser.add_argument(
-        "--tolerance",
-        type=float,
-        default=TOLERANCE,
-        metavar="X",
-        help="how much a number may differ, as a share of it or, below 1, as it is [1e-4]",
-    )
+    about = "how much a number may differ, as a share of it or, below 1, as it is [1e-4]"
+    parser.option("--tolerance", "X", about, TOLERANCE, float)
     parser.add_argument(
         "--library",
         choices=LIBRARIES,
         help="whose file it is, where its name does not tell",
     )
-    parser.add_argument(
-        "--allow-pickle", action="store_true", help="read a pickle, which may run any code"
-    )
-    parser.add_argument(
-        "--trusted-types",
-        default="",
-        metavar="A,B",
-        help="types that a .skops file may hold beside those that skops trusts",
-    )
+    parser.switch("--allow-pickle", "read a pickle, which may run any code")
+    about = "types that a .skops file may hold beside those that skops trusts"
+    parser.option("--trusted-types", "A,B", about, "")
     return parser
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferd.cli.cluster.board import add_ray_arguments
+from inferd.cli.parser import CommandParser
 from inferd.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -57,13 +58,8 @@ def run(arguments: Sequence[str]) -> int:
     return _done(given, spec)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        "inferd deploy",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def _parser() -> CommandParser:
+    parser = CommandParser("inferd deploy", _DESCRIPTION, says_usage=True)
     parser.add_argument("file", metavar="FILE", nargs="?", help="what is to run: models.toml")
     add_ray_arguments(parser)
     what = parser.add_mutually_exclusive_group()
@@ -71,17 +67,10 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--down", action="store_true", help="end all replicas")
     what.add_argument("--scale", metavar="GROUP=N", help="have N replicas, within the bounds")
     what.add_argument("--wake", metavar="GROUP", help="have a replica, if there is none")
-    parser.add_argument(
-        "--replace", action="store_true", help="replace replicas that do not differ"
-    )
-    parser.add_argument("--no-wait", action="store_true", help="begin it, and say no more")
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        default=TIMEOUT_S,
-        metavar="SECONDS",
-        help="how long to wait for the end [%(default)g]; the cluster goes on after that",
-    )
+    parser.switch("--replace", "replace replicas that do not differ")
+    parser.switch("--no-wait", "begin it, and say no more")
+    about = "how long to wait for the end [%(default)g]; the cluster goes on after that"
+    parser.option("--timeout", "SECONDS", about, TIMEOUT_S, float)
     return parser
 
 

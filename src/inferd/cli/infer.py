@@ -10,14 +10,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from inferd.cli.parser import CommandParser, count_of
 from inferd.cli.remote.requests import drawn_inputs
-from inferd.cli.remote.server import (
-    SERVER_HELP,
-    CommandParser,
-    add_server_arguments,
-    client_of,
-    count_of,
-)
+from inferd.cli.remote.server import SERVER_HELP, add_server_arguments, client_of, run_command
 from inferd.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -52,7 +47,7 @@ The exit code is 0, 1 if there was no answer, or 2 for wrong arguments and input
 
 def run(arguments: Sequence[str]) -> int:
     """Send a request and show the answer. Return the exit code."""
-    return parser().run(arguments, _run, "interrupted")
+    return run_command(parser(), arguments, _run, "interrupted")
 
 
 def parser() -> CommandParser:
@@ -61,30 +56,16 @@ def parser() -> CommandParser:
 
     made = CommandParser("inferd infer", _DESCRIPTION, _INPUTS)
     made.add_argument("model", metavar="MODEL")
-    made.add_argument(
-        "--input", "-i", action="append", default=[], metavar="INPUT", help="as below; repeatable"
+    made.repeated("--input -i", "INPUT", "as below; repeatable")
+    made.switch("--random", "draw the inputs at random, in place of --input")
+    made.repeated(
+        "--shape", "NAME:D,D", "with --random: the dims of an input that has variable ones"
     )
-    made.add_argument(
-        "--random", action="store_true", help="draw the inputs at random, in place of --input"
-    )
-    made.add_argument(
-        "--shape",
-        action="append",
-        default=[],
-        metavar="NAME:D,D",
-        help="with --random: the dims of an input that has variable ones",
-    )
-    made.add_argument("--version", metavar="V", default="", help="the model's version")
-    made.add_argument("--outputs", metavar="A,B", default="", help="only these outputs are wanted")
-    made.add_argument(
-        "--classes", type=int, default=0, metavar="N", help="the N best classes of each output"
-    )
-    made.add_argument(
-        "--parameter",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a parameter of the request; VALUE is JSON, or else a string",
+    made.option("--version", "V", "the model's version", "")
+    made.option("--outputs", "A,B", "only these outputs are wanted", "")
+    made.option("--classes", "N", "the N best classes of each output", 0, int)
+    made.repeated(
+        "--parameter", "NAME=VALUE", "a parameter of the request; VALUE is JSON, or else a string"
     )
     made.add_argument(
         "--pixels",
@@ -92,23 +73,11 @@ def parser() -> CommandParser:
         default="",
         help="what pixels of pictures become [0..1 for floats, 0..255 for integers]",
     )
-    made.add_argument(
-        "--text", action="store_true", help="send and receive JSON over REST, no binary data"
-    )
-    made.add_argument(
-        "--output", "-o", metavar="FILE", default="", help="write .npz .npy .json .csv or .bin"
-    )
-    made.add_argument(
-        "--repeat",
-        type=count_of,
-        default=1,
-        metavar="N",
-        help="send it N times, and say how long that took",
-    )
-    made.add_argument(
-        "--stream", action="store_true", help="show any number of answers, each when it is there"
-    )
-    made.add_argument("--json", action="store_true", help="the answer as one line of JSON")
+    made.switch("--text", "send and receive JSON over REST, no binary data")
+    made.option("--output -o", "FILE", "write .npz .npy .json .csv or .bin", "")
+    made.option("--repeat", "N", "send it N times, and say how long that took", 1, count_of)
+    made.switch("--stream", "show any number of answers, each when it is there")
+    made.switch("--json", "the answer as one line of JSON")
     add_server_arguments(made)
     return made
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from inferd.cli.parser import CommandParser
 from inferd.cli.remote.server import (
     SERVER_HELP,
-    CommandParser,
     add_server_arguments,
     client_of,
     failure_text,
@@ -72,20 +72,17 @@ def parser(verb: str) -> CommandParser:
         made.add_argument("models", nargs="+", metavar="MODEL")
     else:
         made.add_argument("model", nargs="?", default="", metavar="MODEL")
-        made.add_argument("--watch", action="store_true", help="go on showing it, until Ctrl-C")
+        made.switch("--watch", "go on showing it, until Ctrl-C")
     if verb == "load":
-        made.add_argument(
-            "--config",
-            metavar="FILE",
-            help="a configuration in JSON, in place of that in the repository",
+        made.option(
+            "--config", "FILE", "a configuration in JSON, in place of that in the repository"
         )
     if verb == "unload":
-        made.add_argument(
+        made.switch(
             "--dependents",
-            action="store_true",
-            help="also models that were loaded only for its sake, as those of an ensemble",
+            "also models that were loaded only for its sake, as those of an ensemble",
         )
-    made.add_argument("--json", action="store_true", help="JSON, a line each time")
+    made.switch("--json", "JSON, a line each time")
     add_server_arguments(made)
     return made
 

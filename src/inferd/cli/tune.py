@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inferd.cli.parser import CommandParser, count_of, positive_seconds
 from inferd.cli.remote.requests import drawn_inputs
-from inferd.cli.remote.server import CommandParser, count_of, positive_seconds
 from inferd.cli.terminal import Board, ProgressLine, board_text, columns
 from inferd.errors import InferdError, InvalidConfig, InvalidRequest
 
@@ -59,46 +59,23 @@ def parser() -> CommandParser:
     """Return what reads the arguments."""
     made = CommandParser("inferd tune", _DESCRIPTION, _MORE)
     made.add_argument("model", metavar="MODEL", help="its folder, file or URL")
-    made.add_argument("--goal", metavar="LIMITS", default="", help="such as p99=20ms,memory=2GB")
-    load = made.add_argument_group("the load")
-    load.add_argument(
-        "--concurrency",
-        "-c",
-        type=count_of,
-        default=16,
-        metavar="N",
-        help="requests at a time [16]",
-    )
-    load.add_argument(
-        "--seconds", type=positive_seconds, default=2.0, metavar="S", help="for each candidate [2]"
-    )
-    load.add_argument("--grpc", action="store_true", help="over gRPC, not REST")
-    load.add_argument(
-        "--processes", type=count_of, default=1, metavar="N", help="that send requests [1]"
-    )
-    load.add_argument(
-        "--input", "-i", action="append", default=[], metavar="INPUT", help="see inferd infer"
-    )
-    load.add_argument(
-        "--shape", action="append", default=[], metavar="NAME:D,D", help="dims that may be any"
-    )
-    search = made.add_argument_group("the search")
-    search.add_argument(
-        "--trials", type=count_of, metavar="N", help="the most candidates [a tenth of all]"
-    )
-    search.add_argument(
-        "--budget", type=positive_seconds, metavar="S", help="the most seconds in all [any]"
-    )
-    search.add_argument(
-        "--cores", type=count_of, metavar="N", help="of this machine, for the model [all]"
-    )
-    search.add_argument(
-        "--provider", action="append", default=[], metavar="NAME", help="an accelerator to try, too"
-    )
-    out = made.add_argument_group("the result")
-    out.add_argument("--write", action="store_true", help="into the model's config.pbtxt")
-    out.add_argument("--html", metavar="FILE", default="", help="write a page with a plot")
-    out.add_argument("--json", action="store_true", help="JSON on standard output, no table")
+    made.option("--goal", "LIMITS", "such as p99=20ms,memory=2GB", "")
+    made.section("the load")
+    made.option("--concurrency -c", "N", "requests at a time [16]", 16, count_of)
+    made.option("--seconds", "S", "for each candidate [2]", 2.0, positive_seconds)
+    made.switch("--grpc", "over gRPC, not REST")
+    made.option("--processes", "N", "that send requests [1]", 1, count_of)
+    made.repeated("--input -i", "INPUT", "see inferd infer")
+    made.repeated("--shape", "NAME:D,D", "dims that may be any")
+    made.section("the search")
+    made.option("--trials", "N", "the most candidates [a tenth of all]", None, count_of)
+    made.option("--budget", "S", "the most seconds in all [any]", None, positive_seconds)
+    made.option("--cores", "N", "of this machine, for the model [all]", None, count_of)
+    made.repeated("--provider", "NAME", "an accelerator to try, too")
+    made.section("the result")
+    made.switch("--write", "into the model's config.pbtxt")
+    made.option("--html", "FILE", "write a page with a plot", "")
+    made.switch("--json", "JSON on standard output, no table")
     return made
 
 

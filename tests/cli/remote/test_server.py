@@ -2,9 +2,9 @@
 
 import pytest
 
+from inferd.cli.parser import CommandParser
 from inferd.cli.remote.server import (
     DEFAULT_URL,
-    CommandParser,
     add_server_arguments,
     client_options,
     failure_text,

@@ -1,28 +1,24 @@
 """Which deployment on Ray a command is about, and its tables in the terminal."""
 
-import argparse
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from inferd.cli.parser import CommandParser
 from inferd.cli.terminal import Board
 
 if TYPE_CHECKING:
     from inferd.ray.status import DeploymentStatus, GroupStatus, ReplicaPlace, ReplicaStatus
 
 
-def add_ray_arguments(parser: argparse.ArgumentParser) -> None:
+def add_ray_arguments(parser: CommandParser) -> None:
     """Add those that say which deployment is meant, and how it is shown."""
-    parser.add_argument(
-        "--ray",
-        metavar="ADDRESS",
-        # Ray's own variable.
-        default=os.environ.get("RAY_ADDRESS") or "auto",
-        help="the cluster [%(default)s]",
-    )
-    parser.add_argument("--name", metavar="NAME", help="the deployment [inferd]")
-    parser.add_argument("--watch", action="store_true", help="go on showing it, until Ctrl-C")
-    parser.add_argument("--json", action="store_true", help="JSON, a line each time")
+    # Ray's own variable.
+    address = os.environ.get("RAY_ADDRESS") or "auto"
+    parser.option("--ray", "ADDRESS", "the cluster [%(default)s]", address)
+    parser.option("--name", "NAME", "the deployment [inferd]")
+    parser.switch("--watch", "go on showing it, until Ctrl-C")
+    parser.switch("--json", "JSON, a line each time")
 
 
 _REPLICA_HEAD = ("replica", "phase", "node", "http", "grpc", "age", "req/s", "under way", "ms", "")

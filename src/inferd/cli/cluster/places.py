@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from inferd.cli.cluster.board import add_ray_arguments
+from inferd.cli.parser import CommandParser
 
 _DESCRIPTION = """\
 Shows the places where replicas of a deployment on Ray serve, as fronts are to know them: those that
@@ -15,18 +16,10 @@ asleep: inferd route wakes it when somebody asks for its models.
 
 def run(arguments: Sequence[str]) -> int:
     """Print the places. Return the exit code."""
-    parser = argparse.ArgumentParser(
-        "inferd places",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = CommandParser("inferd places", _DESCRIPTION, says_usage=True)
     add_ray_arguments(parser)
-    try:
-        given = parser.parse_args(arguments)
-    except SystemExit as end:
-        return int(end.code or 0)
-    return _show(given)
+    given = parser.read(arguments)
+    return given if isinstance(given, int) else _show(given)
 
 
 def _show(given: argparse.Namespace) -> int:

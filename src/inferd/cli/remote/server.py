@@ -6,8 +6,9 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from inferd.cli.parser import CommandParser, positive_seconds
 from inferd.errors import InferdError, InvalidConfig, InvalidRequest
 
 if TYPE_CHECKING:
@@ -24,93 +25,16 @@ Triton, MLServer, KServe. An API key is the content of --api-key-file, or of the
 """
 
 
-class CommandParser(argparse.ArgumentParser):
-    """A parser whose errors are two lines, and whose help is as wide as the terminal."""
-
-    def __init__(self, program: str, description: str, epilog: str = "") -> None:
-        super().__init__(
-            program,
-            description=description,
-            epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            # An abbreviation that works today would change its meaning with a new option.
-            allow_abbrev=False,
-        )
-
-    def error(self, message: str) -> NoReturn:
-        """Say what is wrong, and end with code 2."""
-        sys.stderr.write(f"{self.prog}: {message}\nSee {self.prog} --help.\n")
-        raise SystemExit(2)
-
-    def read(self, arguments: Sequence[str]) -> argparse.Namespace | int:
-        """Return the arguments, or the exit code where they were wrong or help was wanted."""
-        try:
-            return self.parse_args(arguments)
-        except SystemExit as end:
-            return int(end.code or 0)
-
-    def run(
-        self, arguments: Sequence[str], act: Callable[[argparse.Namespace], int], interrupted: str
-    ) -> int:
-        """Do what the arguments say, and return the exit code; `interrupted` is said of Ctrl-C."""
-        given = self.read(arguments)
-        if isinstance(given, int):
-            return given
-        # From here on Ctrl-C raises KeyboardInterrupt; during imports it ends the process (see
-        # main.py).
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        try:
-            return act(given)
-        except KeyboardInterrupt:
-            sys.stderr.write(f"{self.prog}: {interrupted}\n")
-            # 128 + SIGINT, as shells have it for what a signal ended.
-            return 130
-        except InferdError as error:
-            text = failure_text(error, url_of(given), stream=given.stream)
-            sys.stderr.write(f"{self.prog}: {text}\n")
-            return 2 if isinstance(error, InvalidConfig | InvalidRequest) else 1
-
-
-def add_server_arguments(parser: argparse.ArgumentParser) -> None:
+def add_server_arguments(parser: CommandParser) -> None:
     """Add those that say which server is meant."""
-    group = parser.add_argument_group("the server")
-    group.add_argument("--url", metavar="URL", help=f"where it listens [{DEFAULT_URL}]")
-    group.add_argument("--api-key-file", metavar="FILE", help="a file with the API key")
-    group.add_argument(
-        "--header",
-        action="append",
-        default=[],
-        metavar="NAME:VALUE",
-        help="a header of each call, metadata over gRPC",
-    )
-    group.add_argument("--ca-file", metavar="FILE", help="certificates to trust, for TLS")
-    group.add_argument("--cert-file", metavar="FILE", help="the client's own certificate")
-    group.add_argument("--key-file", metavar="FILE", help="the key of that certificate")
-    group.add_argument(
-        "--timeout",
-        type=positive_seconds,
-        default=60.0,
-        metavar="SECONDS",
-        help="how long a call may take [60]",
-    )
-
-
-def positive_seconds(text: str) -> float:
-    """Return a time of more than 0 seconds."""
-    value = float(text)
-    if not 0 < value < 1e9:
-        msg = f"{text} is not more than 0"
-        raise argparse.ArgumentTypeError(msg)
-    return value
-
-
-def count_of(text: str) -> int:
-    """Return a whole number of more than 0."""
-    value = int(text)
-    if value < 1:
-        msg = f"{text} is not at least 1"
-        raise argparse.ArgumentTypeError(msg)
-    return value
+    parser.section("the server")
+    parser.option("--url", "URL", f"where it listens [{DEFAULT_URL}]")
+    parser.option("--api-key-file", "FILE", "a file with the API key")
+    parser.repeated("--header", "NAME:VALUE", "a header of each call, metadata over gRPC")
+    parser.option("--ca-file", "FILE", "certificates to trust, for TLS")
+    parser.option("--cert-file", "FILE", "the client's own certificate")
+    parser.option("--key-file", "FILE", "the key of that certificate")
+    parser.option("--timeout", "SECONDS", "how long a call may take [60]", 60.0, positive_seconds)
 
 
 def url_of(given: argparse.Namespace) -> str:
@@ -191,3 +115,27 @@ def failure_text(error: InferdError, url: str, *, stream: bool = False) -> str:
     if isinstance(error, NotFound | BadAnswer) and "; it is " not in text:
         return f"{text}. Is {url} a server that speaks V2? See --url"
     return text
+
+
+def run_command(
+    parser: CommandParser,
+    arguments: Sequence[str],
+    act: Callable[[argparse.Namespace], int],
+    interrupted: str,
+) -> int:
+    """Do what the arguments say, and return the exit code; `interrupted` is said of Ctrl-C."""
+    given = parser.read(arguments)
+    if isinstance(given, int):
+        return given
+    # From here on Ctrl-C raises KeyboardInterrupt; during imports it ends the process: see main.py.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return act(given)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{parser.prog}: {interrupted}\n")
+        # 128 + SIGINT, as shells have it for what a signal ended.
+        return 130
+    except InferdError as error:
+        text = failure_text(error, url_of(given), stream=given.stream)
+        sys.stderr.write(f"{parser.prog}: {text}\n")
+        return 2 if isinstance(error, InvalidConfig | InvalidRequest) else 1
