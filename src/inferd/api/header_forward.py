@@ -5,7 +5,7 @@ See the Parameters extension; off unless the server is given a pattern.
 
 from collections.abc import Mapping
 
-from inferd.config.options.header_forward import read_header_pattern
+from inferd.config.options.access import read_header_pattern
 from inferd.core.request import InferRequest
 from inferd.errors import InvalidRequest
 from inferd.http.header_forward import HeaderForward

@@ -7,7 +7,7 @@ them has to be kept beside it.
 import io
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from typing import NamedTuple
 
@@ -115,10 +115,10 @@ complete -o default -F _inferd inferd
 
 def _zsh(options: Options, abouts: Mapping[str, str]) -> str:
     verbs = " ".join(_quoted(f"{verb}:{_plain(abouts[verb])}") for verb in options)
-    cases = "\n".join(
-        f"    {verb}) known=({' '.join(_zsh_option(one) for one in known)}) ;;"
-        for verb, known in options.items()
-    )
+    cases = ""
+    for verb, known in options.items():
+        words = " ".join(_quoted(f"--{one.name}:{_plain(one.about)}") for one in known)
+        cases += f"    {verb}) known=({words}) ;;\n"
     return f"""\
 #compdef inferd
 # Completes inferd in zsh. Written by: inferd completion zsh
@@ -134,30 +134,23 @@ _inferd() {{
     return
   fi
   case $words[2] in
-{cases}
-  esac
+{cases}  esac
   _describe -t options option known
 }}
 if [ "$funcstack[1]" = _inferd ]; then _inferd "$@"; else compdef _inferd inferd; fi
 """
 
 
-def _zsh_option(option: CompletedOption) -> str:
-    return _quoted(f"--{option.name}:{_plain(option.about)}")
-
-
 def _fish(options: Options, abouts: Mapping[str, str]) -> str:
-    return "".join(_fish_lines(options, abouts))
-
-
-def _fish_lines(options: Options, abouts: Mapping[str, str]) -> Iterator[str]:
-    yield "# Completes inferd in fish. Written by: inferd completion fish\n"
+    lines = ["# Completes inferd in fish. Written by: inferd completion fish"]
     for verb, known in options.items():
         about = _quoted(_plain(abouts[verb]))
-        yield f"complete -c inferd -f -n __fish_use_subcommand -a {verb} -d {about}\n"
+        lines.append(f"complete -c inferd -f -n __fish_use_subcommand -a {verb} -d {about}")
         seen = _quoted(f"__fish_seen_subcommand_from {verb}")
         for one in known:
-            yield f"complete -c inferd -n {seen} -l {one.name} -d {_quoted(_plain(one.about))}\n"
+            about = _quoted(_plain(one.about))
+            lines.append(f"complete -c inferd -n {seen} -l {one.name} -d {about}")
+    return "\n".join(lines) + "\n"
 
 
 _SHELLS = {"bash": _bash, "zsh": _zsh, "fish": _fish}

@@ -146,10 +146,7 @@ def _load(client: "Client", given: argparse.Namespace) -> int:
 
 
 def _unload(client: "Client", given: argparse.Namespace) -> int:
-    def unload(model: str) -> None:
-        client.unload(model, dependents=given.dependents)
-
-    return _each(client, given, unload)
+    return _each(client, given, lambda model: client.unload(model, dependents=given.dependents))
 
 
 def _config(file: str) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from inferd.config.names import is_model_name
-from inferd.config.options.access import read_restrictions
+from inferd.config.options.access import read_header_pattern, read_restrictions
 from inferd.config.options.backends import (
     read_gpu_limits,
     read_host_policies,
@@ -12,7 +12,6 @@ from inferd.config.options.backends import (
 )
 from inferd.config.options.browser import read_origins, read_ui_hosts
 from inferd.config.options.cache import read_cache_config
-from inferd.config.options.header_forward import read_header_pattern
 from inferd.config.options.metrics import read_metrics_config
 from inferd.config.options.trace import read_trace_config
 from inferd.config.ports import are_metrics_on_http, is_one_port, metrics_port, ports_of

@@ -54,22 +54,18 @@ def normalised(
         return filled
     known = platform_named(config.platform)
     backend = config.backend or (known.backend if known else "")
-    filename = config.default_model_filename or _filename(config, backend)
-    named = replace(config, backend=backend, default_model_filename=filename)
+    named = replace(config, backend=backend)
+    # A Python-based backend decides itself what it reads.
+    if not config.default_model_filename and not is_python_based(named):
+        named = replace(named, default_model_filename=filename_of(config.platform, backend))
     return replace(
         filled,
         platform=filled_platform(named),
         backend=backend,
-        default_model_filename=filename,
+        default_model_filename=named.default_model_filename,
         optimization=_pinned(config.optimization),
         instance_group=_instance_groups(replace(filled, backend=backend), gpu_count),
     )
-
-
-def _filename(config: ModelConfig, backend: str) -> str:
-    if is_python_based(replace(config, backend=backend)):
-        return ""  # the backend decides itself what it reads
-    return filename_of(config.platform, backend)
 
 
 def _dynamic(dynamic: DynamicBatching | None, max_batch_size: int) -> DynamicBatching | None:

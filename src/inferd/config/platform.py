@@ -32,42 +32,23 @@ class Platform(NamedTuple):
     is_filled: bool = False
 
 
+def _of_triton(reported: str, backend: str, filename: str, *others: str) -> Platform:
+    """Return a platform that Triton has, too: configurations call it as metadata does."""
+    return Platform(reported, backend, filename, (reported, *others), is_filled=True)
+
+
 # The order matters where a folder holds files of two formats: as in Triton, frozen TensorFlow
 # before plans before ONNX.
 PLATFORMS: tuple[Platform, ...] = (
-    Platform(
-        "tensorflow_savedmodel",
-        "tensorflow",
-        "model.savedmodel",
-        ("tensorflow_savedmodel",),
-        is_filled=True,
-    ),
-    Platform(
-        "tensorflow_graphdef",
-        "tensorflow",
-        "model.graphdef",
-        ("tensorflow_graphdef",),
-        is_filled=True,
-    ),
-    Platform("tensorrt_plan", "tensorrt", "model.plan", ("tensorrt_plan",), is_filled=True),
-    Platform(
-        "onnxruntime_onnx",
-        "onnxruntime",
-        "model.onnx",
-        ("onnxruntime_onnx", "onnx_onnxv1"),
-        is_filled=True,
-    ),
+    _of_triton("tensorflow_savedmodel", "tensorflow", "model.savedmodel"),
+    _of_triton("tensorflow_graphdef", "tensorflow", "model.graphdef"),
+    _of_triton("tensorrt_plan", "tensorrt", "model.plan"),
+    _of_triton("onnxruntime_onnx", "onnxruntime", "model.onnx", "onnx_onnxv1"),
     # Not filled in: Triton has no platform for it, so clients that compare configurations see "".
     Platform("openvino", "openvino", "model.xml", ("openvino_ir",)),
     Platform("litert_tflite", "litert", "model.tflite", ("litert_tflite",)),
-    Platform(
-        "pytorch_libtorch",
-        "pytorch",
-        "model.pt",
-        ("pytorch_libtorch", "pytorch_torchscript"),
-        is_filled=True,
-    ),
-    Platform("torch_aoti", "pytorch", "model.pt2", ("torch_aoti",), is_filled=True),
+    _of_triton("pytorch_libtorch", "pytorch", "model.pt", "pytorch_torchscript"),
+    _of_triton("torch_aoti", "pytorch", "model.pt2"),
     Platform("mxnet_mxnet", "mxnet", "model-symbol.json", ("mxnet_mxnet",)),
     Platform("caffe2_netdef", "caffe2", "model.netdef", ("caffe2_netdef",)),
     Platform("sklearn_skops", "sklearn", "model.skops", ("sklearn_skops",)),

@@ -12,6 +12,7 @@ from inferd.config.options.access import (
     make_key,
     read_api_keys,
     read_groups,
+    read_header_pattern,
     read_restrictions,
 )
 from inferd.errors import InvalidConfig
@@ -137,3 +138,29 @@ def test_the_same_key_twice_is_refused():
 def test_a_name_the_file_cannot_hold_makes_no_key(name):
     with pytest.raises(InvalidConfig, match="expected NAME:HASH"):
         make_key(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "fits"),
+    [
+        ("x-.*", "X-Tenant", True),
+        ("x-.*", "y-tenant", False),
+        ("(?-i)x-.*", "x-tenant", True),
+        ("(?-i)x-.*", "X-Tenant", False),
+    ],
+)
+def test_case_matters_only_where_the_pattern_says_so(text, name, fits):
+    assert bool(read_header_pattern("--option", text).fullmatch(name)) == fits
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("x-(", "is not a regular expression"),
+        ("[[:alpha:]]+", r"set within a set"),
+        ("x{99999999999999999999}", "is not a regular expression"),
+    ],
+)
+def test_what_is_no_pattern_is_refused_with_the_name_of_its_option(text, reason):
+    with pytest.raises(InvalidConfig, match=rf"^--option: .*{reason}"):
+        read_header_pattern("--option", text)

@@ -11,14 +11,14 @@ as there.
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import PurePath
 from typing import NamedTuple
 
 from inferd.config.parameter_names import DEFAULT_OUTPUTS, MODEL_CLASS
 
-_Translation = Callable[[str], list[str]]
-"""Takes the value of a flag, "" if it has none; returns the flags of ours that mean the same."""
+_Translation = str | Callable[[str], list[str]]
+"""The flag of ours that takes the same value, "" if nothing here does; or what makes of a value, ""
+if there is none, the flags that mean the same."""
 
 _Setting = Callable[[str], list[str]]
 """Takes the value of a flag or variable; returns what --backend-config would say for it."""
@@ -55,16 +55,7 @@ class Understood(NamedTuple):
     backend_config: tuple[str, ...] = ()
 
 
-def _to(*flags: str) -> _Translation:
-    return partial(_valued, flags)
-
-
-def _valued(flags: tuple[str, ...], value: str) -> list[str]:
-    return [f"--{flag}{value}" if value else f"--{flag.removesuffix('=')}" for flag in flags]
-
-
-def _without_effect(_value: str) -> list[str]:
-    return []
+_WITHOUT_EFFECT = ""
 
 
 def _polled(value: str) -> list[str]:
@@ -95,11 +86,11 @@ FOREIGN = (
         # Flags that no other server has, for command lines without a program's name.
         ("model-dir", "nthread", "enable-docs-url", "max-asyncio-workers"),
         {
-            "enable-grpc": _to("allow-grpc="),
-            "max-threads": _without_effect,
-            "max-asyncio-workers": _without_effect,
-            "enable-docs-url": _without_effect,
-            "enable-latency-logging": _without_effect,
+            "enable-grpc": "allow-grpc",
+            "max-threads": _WITHOUT_EFFECT,
+            "max-asyncio-workers": _WITHOUT_EFFECT,
+            "enable-docs-url": _WITHOUT_EFFECT,
+            "enable-latency-logging": _WITHOUT_EFFECT,
         },
         settings={"nthread": _threads},
         variables={"PREDICT_PROBA": _probabilities},
@@ -112,15 +103,15 @@ FOREIGN = (
         ("ovms",),
         ("model-path", "rest-port"),
         {
-            "model-path": _to("model-repository="),
-            "port": _to("grpc-port="),
-            "rest-port": _to("http-port="),
-            "grpc-bind-address": _to("grpc-address="),
-            "rest-bind-address": _to("http-address="),
+            "model-path": "model-repository",
+            "port": "grpc-port",
+            "rest-port": "http-port",
+            "grpc-bind-address": "grpc-address",
+            "rest-bind-address": "http-address",
             "file-system-poll-wait-seconds": _polled,
-            "grpc-workers": _without_effect,
-            "rest-workers": _without_effect,
-            "cache-dir": _without_effect,  # of compiled models; ours is that of the responses
+            "grpc-workers": _WITHOUT_EFFECT,
+            "rest-workers": _WITHOUT_EFFECT,
+            "cache-dir": _WITHOUT_EFFECT,  # of compiled models; ours is that of the responses
         },
         missing="TensorFlow Serving's API (/v1/models/NAME:predict) and /v3",
     ),
@@ -129,12 +120,12 @@ FOREIGN = (
         ("tensorflow_model_server",),
         ("model-base-path", "rest-api-port"),
         {
-            "model-base-path": _to("model-repository="),
-            "port": _to("grpc-port="),
-            "rest-api-port": _to("http-port="),
-            "max-num-load-retries": _to("model-load-retry-count="),
+            "model-base-path": "model-repository",
+            "port": "grpc-port",
+            "rest-api-port": "http-port",
+            "max-num-load-retries": "model-load-retry-count",
             "file-system-poll-wait-seconds": _polled,
-            "rest-api-timeout-in-ms": _without_effect,
+            "rest-api-timeout-in-ms": _WITHOUT_EFFECT,
         },
         missing="its API (/v1/models/NAME:predict, and tensorflow.serving over gRPC)",
     ),
@@ -192,10 +183,13 @@ def _translated(foreign: Foreign, words: list[str], environ: Mapping[str, str]) 
         if name in foreign.settings:
             settings += foreign.settings[name](value)
             continue
-        translate = foreign.flags[name]
-        if translate is _without_effect:
+        translation = foreign.flags[name]
+        if callable(translation):
+            arguments += translation(value)
+        elif translation == _WITHOUT_EFFECT:
             idle.append(flag)
-        arguments += translate(value)
+        else:
+            arguments.append(f"--{translation}={value}" if value else f"--{translation}")
     return Understood(arguments, _warnings(foreign, idle, settings), tuple(settings))
 
 
