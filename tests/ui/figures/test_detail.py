@@ -1,7 +1,7 @@
 import pytest
 
 from inferd.observe.stats import fine_bound, fine_bucket
-from inferd.ui.figures.detail import MOST_NOTABLE, QUEUE_ERROR, detail
+from inferd.ui.figures.model_rows import MOST_NOTABLE, QUEUE_ERROR, detail
 from inferd.ui.figures.notable import NotableRequest
 from inferd.ui.figures.part import DetailPart, StepPart
 

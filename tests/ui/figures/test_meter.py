@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from inferd.ui.figures.meter import ProcessMeter
+from inferd.ui.figures.sampler import ProcessMeter
 
 TICKS, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 

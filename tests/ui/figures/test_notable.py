@@ -15,7 +15,6 @@ from inferd.ui.figures.notable import (
     MOST_SLOW_A_SECOND,
     MOST_TEXT,
     NotableRequests,
-    newest,
 )
 
 
@@ -118,7 +117,6 @@ def test_they_are_told_in_order_from_the_first_that_is_new():
     assert [found.error for found in notable.since(seen)] == ["2"]
     assert [found.error for found in notable.since(0, "b", "1")] == ["", "2"]
     assert notable.since(0, "b", "2") == []
-    assert [found.error for found in newest(notable.since(0), 2)] == ["1", ""]
 
 
 def test_old_ones_are_forgotten():

@@ -3,7 +3,7 @@ import pytest
 from inferd.core.metadata import ModelState
 from inferd.engine.engine import Engine
 from inferd.engine.loading.load import LoadOptions
-from inferd.ui.figures.state import state_of
+from inferd.ui.figures.board import state_of
 
 
 def begun(**options):

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 import inferd
+from inferd.core.metadata import ServerState
 from inferd.core.processes import ALONE, Processes
 from inferd.engine.engine import Engine
 from inferd.engine.loading.catalog import NO_VERSION
@@ -16,10 +17,9 @@ from inferd.errors import ModelNotFound
 from inferd.observe import stats
 from inferd.observe.log_lines import MOST_LINES, LogLine, decode_lines
 from inferd.observe.numbers import decode
-from inferd.ui.figures.detail import detail
 from inferd.ui.figures.history import DayHistory
 from inferd.ui.figures.merged_history import MergedHistory
-from inferd.ui.figures.model_rows import ended_part, model_row
+from inferd.ui.figures.model_rows import detail, ended_part, model_row
 from inferd.ui.figures.notable import NotableRequest
 from inferd.ui.figures.part import (
     DetailPart,
@@ -34,7 +34,6 @@ from inferd.ui.figures.part import (
     encode_question,
 )
 from inferd.ui.figures.sampler import Sampler
-from inferd.ui.figures.state import OVERLOADED_S, state_of
 
 MOST_REQUESTS = 500
 MOST_GONE = 10_000
@@ -42,6 +41,11 @@ MOST_DETAILS = 100
 
 FORGOTTEN_S = 30.0
 """After so long without a look at the history of all processes it is put together anew."""
+
+OVERLOADED_S = 5
+"""How long a server counts as overloaded after it has refused a request."""
+
+_MOST_NAMED = 3
 
 SUBJECT = "ui"
 """The first word of the questions to other processes."""
@@ -159,7 +163,9 @@ class FigureBoard:
         # piece.
         if question.history and now - self._merged_at > FORGOTTEN_S:
             self._merged = None
-            question.seen = {key: _without_history(seen) for key, seen in self._seen.items()}
+            question.seen = {
+                key: msgspec.structs.replace(seen, second=0) for key, seen in self._seen.items()
+            }
         parts = [await self._sampler.part(question)]
         if others is not None:
             # One question for all processes, passed on by the supervisor.
@@ -328,10 +334,6 @@ class FigureBoard:
         return version.isdecimal() and len(version) < 20 and int(version) in versions
 
 
-def _without_history(seen: Seen) -> Seen:
-    return Seen(0, seen.models, seen.lines, seen.requests)
-
-
 def _has_ended(process: _Process) -> bool:
     """Tell whether a process is no more; one that only does not reply is still there."""
     try:
@@ -354,3 +356,36 @@ def _shown_process(part: ProcessPart) -> Mapping[str, object]:
         "pending": part.pending,
         "keeps_history": True,
     }
+
+
+def state_of(engine: Engine, failed: list[tuple[str, str, str]], refused: int) -> tuple[str, str]:
+    """Return the state and the reason, "" where there is nothing to say.
+
+    `failed` are the name, version and reason of versions that are not ready, `refused` is how many
+    requests were turned away in the last OVERLOADED_S.
+    """
+    state = engine.readiness.state()
+    if state is ServerState.EXITING:
+        count = engine.capacity.request_count
+        return "draining", f"it shuts down; {count} inferences are under way"
+    if state is ServerState.FAILED_TO_INITIALIZE:
+        return "not ready", "a model repository could not be opened; the log says why"
+    if state is ServerState.INITIALIZING:
+        return "starting", "models are loading"
+    if not engine.readiness.is_ready():
+        if engine.readiness.lacks_models():
+            return "not ready", "there is no model"
+        return "not ready", _why(failed)
+    if refused:
+        plural = "request was" if refused == 1 else "requests were"
+        return "overloaded", f"{refused} {plural} refused in the last {OVERLOADED_S} s"
+    return "ready", ""
+
+
+def _why(failed: list[tuple[str, str, str]]) -> str:
+    named = [f"'{name}' {version}".rstrip() for name, version, _ in failed[:_MOST_NAMED]]
+    if not named:
+        return "a model cannot run at the moment"
+    more = f" and {len(failed) - len(named)} more" if len(failed) > len(named) else ""
+    verb = "is" if len(failed) == 1 else "are"
+    return f"{', '.join(named)}{more} {verb} not ready"

@@ -1,6 +1,6 @@
 """Feeds: what each reader of the dashboard hears of one subject."""
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from inferd.errors import ModelNotFound
@@ -36,14 +36,10 @@ class Figures:
         match subject.topic:
             case "overview":
                 return _Overview(board)
-            case "models":
-                return _Models(board, self.shared)
             case "model":
                 board.version_of(subject.model, subject.version)
                 return _Model(board, subject)
-            case "log":
-                return _Lines(board, self.shared)
-        return _Requests(board, self.shared)
+        return _Counted(self, board, subject.topic)
 
     def shared(self, key: object, make: Callable[[], Event]) -> Event:
         """Return an event that several readers may hear, made once for each look."""
@@ -51,9 +47,6 @@ class Figures:
         if event is None:
             event = self._made[key] = make()
         return event
-
-
-Shared = Callable[[object, Callable[[], Event]], Event]
 
 
 class _Overview:
@@ -85,31 +78,6 @@ class _Overview:
         return (Event("rows", json_encoder.encode({"second": missed})), event)
 
 
-class _Models:
-    """First all rows, then those that have changed."""
-
-    def __init__(self, board: FigureBoard, shared: Shared) -> None:
-        self._board = board
-        self._shared = shared
-        self._seen: int | None = None
-
-    def news(self) -> Sequence[Event]:
-        """See Feed."""
-        board, seen = self._board, self._seen
-        if seen == board.number:
-            return ()
-        self._seen = board.number
-        return (self._shared(("models", seen), lambda: _models(board, seen)),)
-
-
-def _models(board: FigureBoard, seen: int | None) -> Event:
-    after = seen or 0
-    rows = [raw for number, raw in board.rows.values() if number > after]
-    gone = [] if seen is None else [key for key, at in board.gone.items() if at > after]
-    data = {"all": seen is None, "rows": rows, "gone": [f"{name}/{v}" for name, v in gone]}
-    return Event("models", json_encoder.encode(data))
-
-
 class _Model:
     """Everything about one version, whenever anything has changed."""
 
@@ -135,48 +103,58 @@ class _Model:
         return (Event("model", data),)
 
 
-class _Lines:
-    """The last lines, then new ones."""
+class _Counted:
+    """First all there is of a topic, then what is new: what has been seen is told by a number."""
 
-    def __init__(self, board: FigureBoard, shared: Shared) -> None:
+    def __init__(self, figures: Figures, board: FigureBoard, topic: str) -> None:
+        self._figures = figures
         self._board = board
-        self._shared = shared
+        self._topic = topic
         self._seen: int | None = None
 
     def news(self) -> Sequence[Event]:
         """See Feed."""
-        lines, seen = self._board.lines, self._seen
-        if seen == lines.count:
+        board, topic, seen = self._board, self._topic, self._seen
+        count, data = _COUNTED[topic]
+        if seen == (now := count(board)):
             return ()
-        self._seen = lines.count
-        return (self._shared(("log", seen), lambda: self._event(seen)),)
+        self._seen = now
+        return (
+            # The same for all readers who have seen as much.
+            self._figures.shared(
+                (topic, seen), lambda: Event(topic, json_encoder.encode(data(board, seen)))
+            ),
+        )
 
-    def _event(self, seen: int | None) -> Event:
-        lines, dropped = self._board.lines.since(seen or 0)
-        dropped = 0 if seen is None else dropped
-        return Event("log", json_encoder.encode({"lines": lines, "dropped": dropped}))
+
+def _models(board: FigureBoard, seen: int | None) -> dict[str, Any]:
+    """Return all rows, or those that have changed."""
+    after = seen or 0
+    rows = [raw for number, raw in board.rows.values() if number > after]
+    gone = [] if seen is None else [key for key, at in board.gone.items() if at > after]
+    return {"all": seen is None, "rows": rows, "gone": [f"{name}/{v}" for name, v in gone]}
 
 
-class _Requests:
-    """The slow and failed requests, then new ones."""
+def _lines(board: FigureBoard, seen: int | None) -> dict[str, Any]:
+    lines, dropped = board.lines.since(seen or 0)
+    return {"lines": lines, "dropped": 0 if seen is None else dropped}
 
-    def __init__(self, board: FigureBoard, shared: Shared) -> None:
-        self._board = board
-        self._shared = shared
-        self._seen: int | None = None
 
-    def news(self) -> Sequence[Event]:
-        """See Feed."""
-        requests, seen = self._board.requests, self._seen
-        if seen == requests.count:
-            return ()
-        self._seen = requests.count
-        return (self._shared(("requests", seen), lambda: self._event(seen)),)
+def _requests(board: FigureBoard, seen: int | None) -> dict[str, Any]:
+    """Return the slow and failed requests of the last time, or new ones."""
+    rows, _ = board.requests.since(seen or 0)
+    if seen is None:
+        least = board.now_ms() - AGE_MS
+        rows = [one for one in rows if one.time >= least]
+    return {"rows": rows, "all": seen is None}
 
-    def _event(self, seen: int | None) -> Event:
-        found, _ = self._board.requests.since(seen or 0)
-        rows: list[Any] = found
-        if seen is None:
-            least = self._board.now_ms() - AGE_MS
-            rows = [one for one in found if one.time >= least]
-        return Event("requests", json_encoder.encode({"rows": rows, "all": seen is None}))
+
+_Count = Callable[[FigureBoard], int]
+_Data = Callable[[FigureBoard, int | None], dict[str, Any]]
+
+_COUNTED: Mapping[str, tuple[_Count, _Data]] = {
+    "models": (lambda board: board.number, _models),
+    "log": (lambda board: board.lines.count, _lines),
+    "requests": (lambda board: board.requests.count, _requests),
+}
+"""For each such topic, up to which number there is something, and what is new since another."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from inferd.ui.figures.percentiles import add_to, percentiles
+from inferd.ui.figures.percentiles import added, percentiles
 
 MOST_SECONDS = 3600
 MOST_MINUTES = 1440
@@ -47,30 +47,12 @@ class Row(msgspec.Struct, array_like=True):
     durations: dict[int, int] = {}
 
 
-COLUMNS = (
-    "time",
-    "success",
-    "failure",
-    "refused",
-    "p50",
-    "p95",
-    "p99",
-    "cpu",
-    "memory",
-    "pending",
-    "queued",
-    "connections",
-    "gpu",
-    "gpu_memory",
-)
-"""What is shown of a row; times are in ms."""
-
 _FLOATS = ("cpu", "pending", "queued", "connections", "gpu")
 _MEANS = ("cpu", "memory", "pending", "queued", "connections", "gpu", "gpu_memory")
 
 
 def shown(row: Row) -> dict[str, Value]:
-    """Return a row as it is shown, by COLUMNS."""
+    """Return a row as it is shown: times are in ms."""
     p50, p95, p99 = percentiles(row.durations)
     return {
         "time": row.second * 1000,
@@ -90,37 +72,38 @@ def shown(row: Row) -> dict[str, Value]:
     }
 
 
+COLUMNS = tuple(shown(Row(0)))
+"""What is shown of a row."""
+
+
 def in_a_minute(rows: Sequence[Row]) -> Row:
     """Return the row of a minute: counts are added, what holds for a time is its mean."""
-    durations: dict[int, int] = {}
-    for row in rows:
-        add_to(durations, row.durations)
     minute = Row(
         rows[-1].second // MINUTE * MINUTE,
         sum(row.success for row in rows),
         sum(row.failure for row in rows),
         sum(row.refused for row in rows),
-        durations=durations,
+        durations=added(row.durations for row in rows),
     )
     for name in _MEANS:
-        values = [value for row in rows if (value := getattr(row, name)) is not None]
+        values = _known(rows, name)
         setattr(minute, name, sum(values) / len(values) if values else None)
     return minute
 
 
 def at_the_same_time(rows: Sequence[Row]) -> Row:
     """Return what happened in all processes of a server; they have the GPUs in common."""
-    durations: dict[int, int] = {}
-    for row in rows:
-        add_to(durations, row.durations)
-    whole = Row(rows[0].second, durations=durations)
+    whole = Row(rows[0].second, durations=added(row.durations for row in rows))
     # All but the GPUs' are each process's own.
     for name in ("success", "failure", "refused", *_MEANS[:5]):
         setattr(whole, name, sum(getattr(row, name) for row in rows))
     for name in ("gpu", "gpu_memory"):
-        values = [value for row in rows if (value := getattr(row, name)) is not None]
-        setattr(whole, name, max(values, default=None))
+        setattr(whole, name, max(_known(rows, name), default=None))
     return whole
+
+
+def _known(rows: Iterable[Row], name: str) -> list[Any]:
+    return [value for row in rows if (value := getattr(row, name)) is not None]
 
 
 class _Table:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -97,11 +97,6 @@ class NotableRequests:
     def _add(self, several: deque[tuple[int, NotableRequest]], one: NotableRequest) -> None:
         self.count += 1
         several.append((self.count, one))
-
-
-def newest(requests: Iterable[NotableRequest], most: int) -> list[NotableRequest]:
-    """Return the newest ones, newest first."""
-    return sorted(requests, key=lambda one: one.time, reverse=True)[:most]
 
 
 def _noted(
