@@ -8,7 +8,7 @@ import pytest
 from inferd.api.access import KeyRing
 from inferd.config.options.access import ApiKey, hash_key
 from inferd.http.access import Access, Secret
-from inferd.ui.routes import MOST_BODY_BYTES
+from inferd.ui.dashboard import MOST_BODY_BYTES
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
@@ -102,8 +102,8 @@ async def test_a_file_that_a_browser_has_is_not_sent_again(showing, get):
     "target",
     [
         *("/ui/static/nowhere.js", "/ui/static/vendor/nowhere.css", "/ui/static", "/ui/static/"),
-        *("/ui/static/vendor", "/ui/static/../routes.py", "/ui/static/..%2froutes.py"),
-        *("/ui/static/%2e%2e/routes.py", "/ui/static//etc/passwd", "/ui/static/%2fetc%2fpasswd"),
+        *("/ui/static/vendor", "/ui/static/../dashboard.py", "/ui/static/..%2fdashboard.py"),
+        *("/ui/static/%2e%2e/dashboard.py", "/ui/static//etc/passwd", "/ui/static/%2fetc%2fpasswd"),
         *("/ui/static/vendor/notes.md", "/ui/index.html", "/ui/nowhere", "/ui/static/app.js%00"),
         *("/ui/static/vendor%2fplot.css/", "/ui/STATIC/app.js", "/ui/static/vendor/../app.js"),
     ],

@@ -12,7 +12,6 @@ import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 SESSION_S = 12 * 3600
 """How long a session is good."""
@@ -21,47 +20,35 @@ _SECRET_BYTES = 32
 _TOKEN_LENGTH = 32
 
 
-class Uses(Protocol):
-    """Which tokens have been used, by their numbers."""
-
-    def is_used(self, number: int) -> bool:
-        """Tell whether a token has been used."""
-        ...
-
-    def use(self, number: int) -> bool:
-        """Use a token; return False if it has been used already."""
-        ...
-
-
 class OwnUses:
-    """The uses of a server of one process."""
+    """Which tokens of a server of one process have been used, by their numbers."""
 
     def __init__(self) -> None:
         self._used: set[int] = set()
 
     def is_used(self, number: int) -> bool:
-        """See Uses."""
+        """Tell whether a token has been used."""
         return number in self._used
 
     def use(self, number: int) -> bool:
-        """See Uses."""
+        """Use a token; return False if it has been used already."""
         is_first = number not in self._used
         self._used.add(number)
         return is_first
 
 
 class SharedUses:
-    """The uses of a server of several processes: a file in its private `folder` for each."""
+    """The same for several processes: a file in their private `folder` for each that is used."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def is_used(self, number: int) -> bool:
-        """See Uses."""
+        """See OwnUses."""
         return self._file(number).exists()
 
     def use(self, number: int) -> bool:
-        """See Uses. Raises OSError if the folder cannot be written."""
+        """See OwnUses. Raises OSError if the folder cannot be written."""
         try:
             # O_EXCL: of several processes one alone makes the file.
             self._file(number).touch(mode=0o600, exist_ok=False)
@@ -76,7 +63,9 @@ class SharedUses:
 class Tokens:
     """The tokens that are made of one `secret`, one after the other, and the sessions they give."""
 
-    def __init__(self, secret: bytes, uses: Uses, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, secret: bytes, uses: OwnUses | SharedUses, clock: Callable[[], float] = time.time
+    ) -> None:
         self._secret = secret
         self._uses = uses
         self._clock = clock

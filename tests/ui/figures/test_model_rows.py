@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 from fields import with_fields
@@ -12,12 +14,16 @@ from inferd.ui.figures.part import ModelPart
 from figure_models import answered, failed, refused, served  # isort: skip
 
 
+def row_of(*parts_and_ended):
+    return SimpleNamespace(**model_row(*parts_and_ended))
+
+
 def part(state="READY", **more):
     return ModelPart("m", "1", state, **more)
 
 
 def test_a_row_of_a_quiet_version_has_no_times():
-    row = model_row([part(reason="", platform="p", max_batch_size=4)])
+    row = row_of([part(reason="", platform="p", max_batch_size=4)])
     assert (row.state, row.platform, row.max_batch_size, row.rate) == ("READY", "p", 4, 0)
     assert {row.queue, row.input, row.infer, row.output, row.p50, row.p95, row.p99} == {None}
     assert row.memory is None
@@ -28,7 +34,7 @@ def test_processes_are_added_and_times_are_means_of_all_requests():
     other = part(success=7, rate=2.5, sums=[2, 2, 30, 40, 50, 60, 70], durations={9: 1})
     one.batch_sizes, other.batch_sizes = {4: 1, 1: 2}, {4: 3}
     one.memory, one.last, other.last = 10, 5, 6
-    row = model_row([one, other])
+    row = row_of([one, other])
     assert (row.success, row.rate, row.memory, row.last) == (12, 4.0, 10, 6)
     assert (row.queue, row.input, row.infer, row.output) == (10, 15, 20, 25)
     assert (row.p50, row.p99) == (8, 8)
@@ -37,21 +43,21 @@ def test_processes_are_added_and_times_are_means_of_all_requests():
 
 def test_a_version_is_as_it_is_where_it_is_worst():
     bad = part("UNAVAILABLE", reason="its worker has ended")
-    row = model_row([part(joined="joined"), bad])
+    row = row_of([part(joined="joined"), bad])
     assert (row.state, row.reason) == ("UNAVAILABLE", "its worker has ended")
     alone = part(joined="alone", joined_reason="rows depend")
-    assert model_row([part(joined="joined"), alone]).joined_reason == "rows depend"
-    assert model_row([part(joined="joined")] * 2).joined == "joined"
+    assert row_of([part(joined="joined"), alone]).joined_reason == "rows depend"
+    assert row_of([part(joined="joined")] * 2).joined == "joined"
 
 
 def test_what_another_load_has_counted_does_not_count():
-    row = model_row([part(born=3, success=5), part(born=2, success=9)], [part(born=2, success=1)])
+    row = row_of([part(born=3, success=5), part(born=2, success=9)], [part(born=2, success=1)])
     assert row.success == 5
-    assert model_row([part(born=3, success=5)], [part(born=3, success=4)]).success == 9
+    assert row_of([part(born=3, success=5)], [part(born=3, success=4)]).success == 9
 
 
 def test_there_are_not_more_batch_sizes_than_anybody_looks_at():
-    row = model_row([part(batch_sizes=dict.fromkeys(range(1, 500), 1))])
+    row = row_of([part(batch_sizes=dict.fromkeys(range(1, 500), 1))])
     assert row.batch_sizes == [(size, 1) for size in range(1, MOST_SIZES + 1)]
 
 

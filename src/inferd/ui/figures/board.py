@@ -244,7 +244,7 @@ class FigureBoard:
             rows = self._parts_of(key)
             if rows:
                 row = model_row(rows, self._ended.get(key, ()))
-                whole = msgspec.to_builtins(row) | detail(details)
+                whole = row | detail(details)
                 self.details.pop(key, None)  # it becomes the newest
                 self.details[key] = json_encoder.encode(whole)
             else:

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from inferd.core.metadata import ModelState
 from inferd.observe.numbers import EncodedNumbers
 from inferd.observe.stats import BUCKETS, FAILURE_REASONS, fine_bound
@@ -20,41 +18,6 @@ MOST_NOTABLE = 20
 
 QUEUE_ERROR = 0.5
 """How far a duration in the queue may be from the middle of its bucket, as a part of it."""
-
-
-class ShownModel(msgspec.Struct):
-    """A model version in all processes; times in ns, `last` in ms since 1970, `rate` per second.
-
-    What is counted is since it was loaded; the phases are means of the last minute, and the
-    percentiles are of the last minute, None if nothing was answered in it.
-    """
-
-    name: str
-    version: str
-    state: str
-    reason: str
-    platform: str
-    backend: str
-    instances: int
-    max_batch_size: int
-    joined: str
-    joined_reason: str
-    success: int
-    failure: int
-    refused: int
-    rate: float
-    queue: int | None
-    input: int | None
-    infer: int | None
-    output: int | None
-    p50: int | None
-    p95: int | None
-    p99: int | None
-    cache_hit: int
-    cache_miss: int
-    batch_sizes: list[tuple[int, int]]
-    memory: int | None
-    last: int
 
 
 def ended_part(entry: EncodedNumbers) -> ModelPart:
@@ -82,8 +45,13 @@ def ended_part(entry: EncodedNumbers) -> ModelPart:
     )
 
 
-def model_row(parts: Sequence[ModelPart], ended: Sequence[ModelPart] = ()) -> ShownModel:
-    """Return the row of a version of which processes have `parts`; the newest load alone counts."""
+def model_row(parts: Sequence[ModelPart], ended: Sequence[ModelPart] = ()) -> dict[str, Any]:
+    """Return the row of a version of which processes have `parts`, as JSON has it.
+
+    The newest load alone counts. Times are in ns, `last` in ms since 1970, `rate` is per second.
+    What is counted is since it was loaded; the phases are means of the last minute, and the
+    percentiles are of the last minute, None if nothing was answered in it.
+    """
     born = max(part.born for part in parts)
     parts = [part for part in parts if part.born == born]
     # The process that is worst off is shown: one that cannot load the model is what people look
@@ -98,34 +66,34 @@ def model_row(parts: Sequence[ModelPart], ended: Sequence[ModelPart] = ()) -> Sh
     memories = [part.memory for part in parts if part.memory is not None]
     queue, input, infer, output = (total // sums.runs if sums.runs else None for total in sums[2:6])
     p50, p95, p99 = percentiles(added(part.durations for part in parts))
-    return ShownModel(
-        name=shown.name,
-        version=shown.version,
-        state=shown.state,
-        reason=shown.reason,
-        platform=shown.platform,
-        backend=shown.backend,
-        instances=max(part.instances for part in parts),
-        max_batch_size=shown.max_batch_size,
-        joined=joined.joined,
-        joined_reason=joined.joined_reason,
-        success=sum(part.success for part in counted),
-        failure=sum(part.failure for part in counted),
-        refused=sum(part.refused for part in counted),
-        rate=round(sum(part.rate for part in parts), 2),
-        queue=queue,
-        input=input,
-        infer=infer,
-        output=output,
-        p50=p50,
-        p95=p95,
-        p99=p99,
-        cache_hit=sum(part.cache_hit for part in counted),
-        cache_miss=sum(part.cache_miss for part in counted),
-        batch_sizes=sorted(sizes.items())[:MOST_SIZES],
-        memory=sum(memories) if memories else None,
-        last=max(part.last for part in counted),
-    )
+    return {
+        "name": shown.name,
+        "version": shown.version,
+        "state": shown.state,
+        "reason": shown.reason,
+        "platform": shown.platform,
+        "backend": shown.backend,
+        "instances": max(part.instances for part in parts),
+        "max_batch_size": shown.max_batch_size,
+        "joined": joined.joined,
+        "joined_reason": joined.joined_reason,
+        "success": sum(part.success for part in counted),
+        "failure": sum(part.failure for part in counted),
+        "refused": sum(part.refused for part in counted),
+        "rate": round(sum(part.rate for part in parts), 2),
+        "queue": queue,
+        "input": input,
+        "infer": infer,
+        "output": output,
+        "p50": p50,
+        "p95": p95,
+        "p99": p99,
+        "cache_hit": sum(part.cache_hit for part in counted),
+        "cache_miss": sum(part.cache_miss for part in counted),
+        "batch_sizes": sorted(sizes.items())[:MOST_SIZES],
+        "memory": sum(memories) if memories else None,
+        "last": max(part.last for part in counted),
+    }
 
 
 def detail(parts: Sequence[DetailPart]) -> dict[str, Any]:
