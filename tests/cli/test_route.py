@@ -6,7 +6,7 @@ import pytest
 
 from inferd.cli.route import HELP, read_words, run
 from inferd.cli.verbs import run_verb
-from inferd.route.settings import RouteSettings
+from inferd.route.configuration import RouteSettings
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from inferd.route.program import find_program
+from inferd.route.haproxy import find_program
 
 
 @pytest.fixture(scope="session")

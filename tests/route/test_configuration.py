@@ -5,9 +5,9 @@ import re
 import pytest
 
 from inferd.route.arrangement import Arranger, KnownPlace, ModelKind
-from inferd.route.configuration import HaproxyLimits, Paths, configuration, map_lines
+from inferd.route.configuration import Paths, RouteSettings, configuration, map_lines
+from inferd.route.haproxy import check_configuration
 from inferd.route.place import Place, PlaceState
-from inferd.route.program import check_configuration
 
 A = KnownPlace(
     Place("a", "h", 8000, 8001), "10.0.0.1", {"m": ModelKind.REPEATABLE, "q": ModelKind.SEQUENCE}
@@ -24,23 +24,22 @@ def text_of(tmp_path):
         *(str(tmp_path / name) for name in ("haproxy.sock", "models.map", "own.sock", "front.sock"))
     )
 
-    def text(known=(), limits=None, slot_count=3):
-        limits = limits or HaproxyLimits(1, 2)
-        arrangement = Arranger(slot_count, limits.group_count).arrange(known)
+    def text(known=(), slot_count=3, *, has_lua=False):
+        settings = RouteSettings("127.0.0.1", threads=1, max_groups=2)
+        arrangement = Arranger(slot_count, settings.max_groups).arrange(known)
         lines = "".join(f"{key} {value}\n" for key, value in map_lines(arrangement))
         (tmp_path / "models.map").write_text(lines)
-        return configuration(["127.0.0.1:8000", "127.0.0.1:8001"], paths, limits, arrangement)
+        binds = ["127.0.0.1:8000", "127.0.0.1:8001"]
+        return configuration(binds, paths, settings, arrangement, has_lua=has_lua)
 
     return text
 
 
 @pytest.mark.parametrize("known", [(), (A,), (A, B)])
-@pytest.mark.parametrize("lua_file", ["", "src/inferd/route/sequence_id.lua"])
-def test_haproxy_takes_it_without_a_warning(text_of, program, tmp_path, known, lua_file, request):
-    if lua_file:
-        lua_file = str(request.config.rootpath / lua_file)
+@pytest.mark.parametrize("has_lua", [False, True])
+def test_haproxy_takes_it_without_a_warning(text_of, program, tmp_path, known, has_lua):
     path = tmp_path / "haproxy.cfg"
-    path.write_text(text_of(known, HaproxyLimits(1, 2, lua_file=lua_file)))
+    path.write_text(text_of(known, has_lua=has_lua))
     assert check_configuration(program, path) == ""
 
 
@@ -125,4 +124,4 @@ def test_versions_that_differ_do_not_keep_streams_from_any_place():
 
 
 def test_nothing_is_left_to_be_filled_in(text_of):
-    assert not re.search(r"@[a-z_]+@", text_of((A, B)).replace("unix@", ""))
+    assert not re.search(r"@[a-z_-]+@", text_of((A, B)).replace("unix@", ""))

@@ -5,9 +5,9 @@ import logging
 
 import pytest
 
-from inferd.route.following import follow
 from inferd.route.metrics import RouteCounts
 from inferd.route.place import Place, SourceFailed
+from inferd.route.process import follow
 
 A, B = Place("a", "h", 1, 2), Place("b", "h", 1, 2)
 

@@ -10,7 +10,7 @@ import pytest
 
 from inferd.errors import InvalidConfig
 from inferd.route.arrangement import Arranger, KnownPlace, ModelKind
-from inferd.route.configuration import HaproxyLimits
+from inferd.route.configuration import RouteSettings
 from inferd.route.haproxy import Haproxy
 from inferd.route.place import Place, PlaceState
 
@@ -26,9 +26,10 @@ def started(program, tmp_path):
     def run(test, bind_words=""):
         async def running():
             with socket.create_server(("127.0.0.1", 0)) as listening:
-                haproxy = Haproxy(
-                    program, [listening], bind_words, tmp_path, HaproxyLimits(1, 1, CHECK_MS)
+                settings = RouteSettings(
+                    "127.0.0.1", threads=1, max_groups=1, check_timeout_ms=CHECK_MS
                 )
+                haproxy = Haproxy(program, [listening], bind_words, tmp_path, settings)
                 arranger = Arranger(3, 1)
                 place = Place("a", "h", 1000, 1001)
                 known = KnownPlace(place, "127.0.0.1", {"m": ModelKind.ONCE})

@@ -3,7 +3,7 @@
 import pytest
 
 from inferd.errors import InvalidConfig
-from inferd.route.program import check_configuration, find_program
+from inferd.route.haproxy import check_configuration, find_program
 
 
 def script(folder, text):

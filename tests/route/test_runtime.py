@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from inferd.route.arrangement import Arranger, KnownPlace, ModelKind
-from inferd.route.configuration import HaproxyLimits, Paths, configuration, map_lines
+from inferd.route.configuration import Paths, RouteSettings, configuration, map_lines
 from inferd.route.place import Place, PlaceState
 from inferd.route.runtime import CommandFailed, RuntimeSocket, supply
 
@@ -26,9 +26,9 @@ def haproxy(program, tmp_path):
     arranger = Arranger(3, GROUPS)
     (tmp_path / "m.map").touch()
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        text = configuration(
-            [f"fd@{listening.fileno()}"], paths, HaproxyLimits(1, GROUPS), arranger.last
-        )
+        settings = RouteSettings("127.0.0.1", threads=1, max_groups=GROUPS)
+        binds = [f"fd@{listening.fileno()}"]
+        text = configuration(binds, paths, settings, arranger.last, has_lua=False)
         (tmp_path / "haproxy.cfg").write_text(text)
         process = subprocess.Popen(
             [program.path, "-db", "-q", "-f", tmp_path / "haproxy.cfg"],

@@ -9,10 +9,9 @@ import pytest
 
 from inferd.errors import InvalidConfig
 from inferd.route.arrangement import Arranger
-from inferd.route.configuration import HaproxyLimits
+from inferd.route.configuration import RouteSettings
 from inferd.route.haproxy import Haproxy
 from inferd.route.runtime import CommandFailed
-from inferd.route.settings import RouteSettings
 from inferd.route.tls import FrontTls
 
 
@@ -61,7 +60,13 @@ def test_new_certificates_count_for_new_connections(program, files):
         tls = FrontTls(settings_of(files), files)
         with socket.create_server(("127.0.0.1", 0)) as listening:
             port = listening.getsockname()[1]
-            haproxy = Haproxy(program, [listening], tls.words, files, HaproxyLimits(1, 1))
+            haproxy = Haproxy(
+                program,
+                [listening],
+                tls.words,
+                files,
+                RouteSettings("127.0.0.1", threads=1, max_groups=1),
+            )
             try:
                 await haproxy.start(Arranger(1, 1).last)
                 first = await served(port)

@@ -1,7 +1,7 @@
 """Places that sleep are told apart, and woken by those who ask for their models."""
 
+from inferd.route.control import Sleepers
 from inferd.route.place import Place, PlaceState
-from inferd.route.waking import Sleepers
 
 AWAKE = Place("g-1", "h", 1, 2)
 FACES = Place("faces", "", 0, 0, frozenset({"face", "a/b"}), PlaceState.ASLEEP)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from inferd.errors import InvalidConfig
 
 if TYPE_CHECKING:
+    from inferd.route.configuration import RouteSettings
     from inferd.route.place import Source
-    from inferd.route.settings import RouteSettings
 
 HELP = """\
 inferd route --places FILE [options]
@@ -124,7 +124,7 @@ def read_words(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def _settings(words: dict[str, str]) -> "RouteSettings":
-    from inferd.route.settings import RouteSettings
+    from inferd.route.configuration import RouteSettings
     from inferd.server.address import default_address
 
     given: dict[str, str | int] = {}

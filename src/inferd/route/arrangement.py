@@ -84,6 +84,10 @@ class Arrangement(NamedTuple):
     mixed_models: tuple[str, ...] = ()
     asleep: tuple[str, ...] = ()
 
+    def members(self, group: str) -> frozenset[int] | None:
+        """Return the slots in a group, None for all; one that is not used yet has none."""
+        return None if group == ALL else self.groups.get(int(group), frozenset())
+
 
 class Arranger:
     """Arranges places in `slot_count` slots and `group_count` groups, moving as few as it can."""

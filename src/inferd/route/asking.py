@@ -62,16 +62,10 @@ async def _fetch(
         text = f"no answer: {error or type(error).__name__}"
         # No answer counts as 503: the place may come back.
         return PlaceAnswer(place.name, b"", _UNAVAILABLE, text, is_failed=True, is_silent=True)
+    found = PlaceAnswer(place.name, answer.body, answer.status, headers=answer.headers)
     if answer.status < 400:
-        return PlaceAnswer(place.name, answer.body, answer.status, headers=answer.headers)
-    return PlaceAnswer(
-        place.name,
-        answer.body,
-        answer.status,
-        _error_in(answer.body),
-        is_failed=True,
-        headers=answer.headers,
-    )
+        return found
+    return found._replace(error=_error_in(answer.body), is_failed=True)
 
 
 def _error_in(body: bytes) -> str:

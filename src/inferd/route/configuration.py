@@ -1,11 +1,12 @@
 """The text of HAProxy's configuration: haproxy.cfg, filled in."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import NamedTuple
 
+from inferd.config.workers import processor_count
 from inferd.route.arrangement import (
     ALL,
     DIFFER,
@@ -56,7 +57,9 @@ CONTROL_METHODS = (
 # One connection that fails takes a place out at once, before the next check.
 _OBSERVE = "observe layer4 error-limit 1 on-error mark-down"
 
-_MARK = re.compile(r"@([a-z_]+)@")
+_MARK = re.compile(r"@([a-z_-]+)@")
+_FILES = 100_000
+_STREAMS = 1000
 
 _LOAD_LUA = """\
     # Finds the id of a sequence in a gRPC message, and a large one in JSON.
@@ -89,48 +92,62 @@ class Paths:
 
 
 @dataclass(frozen=True, slots=True)
-class HaproxyLimits:
-    """The numbers in the configuration. `lua_file` is "" if HAProxy cannot run it."""
+class RouteSettings:
+    """The options of `inferd route`; docs/guide/scaling.md says what they mean.
 
-    threads: int
-    group_count: int
-    check_ms: int = 2000
-    grace_s: int = 30
-    files: int = 100_000
-    streams: int = 1000
-    lua_file: str = ""
+    Ports of 0 are chosen by the system. `grpc_port` equal to `http_port`, if not 0: one port for
+    everything. `tls_cert` has the certificate and those that signed it, `tls_key` its key,
+    `tls_client_ca` those that sign the certificates of clients.
+    """
+
+    address: str
+    http_port: int = 8000
+    grpc_port: int = 8001
+    metrics_port: int = 8002
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_client_ca: str | None = None
+    threads: int = 0
+    max_places: int = 32
+    max_groups: int = 8
+    check_timeout_ms: int = 2000
+    exit_timeout_secs: int = 30
+    key_file: str | None = None
+    haproxy: str | None = None
 
 
 def configuration(
-    binds: Sequence[str], paths: Paths, limits: HaproxyLimits, arrangement: Arrangement
+    binds: Sequence[str],
+    paths: Paths,
+    settings: RouteSettings,
+    arrangement: Arrangement,
+    *,
+    has_lua: bool,
 ) -> str:
     """Return the whole configuration; `binds` are what follows the word bind."""
-    values: dict[str, Callable[[], str]] = {
-        "runtime_socket": lambda: paths.runtime_socket,
-        "map": lambda: paths.map,
-        "control_socket": lambda: paths.control_socket,
-        "front_socket": lambda: paths.front_socket,
-        "threads": lambda: str(limits.threads),
-        "files": lambda: str(limits.files),
-        "bufsize": lambda: str(BUFSIZE),
-        "streams": lambda: str(limits.streams),
-        "grace_s": lambda: str(limits.grace_s),
-        "check_ms": lambda: str(limits.check_ms),
-        "groups": lambda: str(limits.group_count),
-        "binds": lambda: "\n".join(f"    bind {one}" for one in binds),
-        "control_paths": lambda: " ".join((*CONTROL_PATHS, *CONTROL_METHODS)),
-        "control_prefixes": lambda: " ".join(CONTROL_PREFIXES),
-        "lua": lambda: _LOAD_LUA.format(limits.lua_file) if limits.lua_file else _NO_LUA,
-        "sequence_rules": lambda: _LUA_RULES if limits.lua_file else _NO_LUA_RULES,
-        "check_slots": lambda: "\n".join(_slots(arrangement, CHECKS, ALL)),
-        "rest_slots": lambda: "\n".join(_slots(arrangement, "rest", ALL)),
-        "grpc_slots": lambda: "\n".join(_slots(arrangement, "grpc", ALL)),
-        "sequence_slots": lambda: "\n".join(_slots(arrangement, "sequences", ALL)),
-        "grpc_sequence_slots": lambda: "\n".join(_slots(arrangement, "grpc-sequences", ALL)),
-        "group_backends": lambda: "\n".join(_groups(arrangement, limits.group_count)),
+    folder = files("inferd.route")
+    values = {
+        "runtime_socket": paths.runtime_socket,
+        "map": paths.map,
+        "control_socket": paths.control_socket,
+        "front_socket": paths.front_socket,
+        "threads": str(settings.threads or processor_count()),
+        "files": str(_FILES),
+        "bufsize": str(BUFSIZE),
+        "streams": str(_STREAMS),
+        "grace_s": str(settings.exit_timeout_secs),
+        "check_ms": str(settings.check_timeout_ms),
+        "groups": str(settings.max_groups),
+        "binds": "\n".join(f"    bind {one}" for one in binds),
+        "control_paths": " ".join((*CONTROL_PATHS, *CONTROL_METHODS)),
+        "control_prefixes": " ".join(CONTROL_PREFIXES),
+        "lua": _LOAD_LUA.format(folder / "sequence_id.lua") if has_lua else _NO_LUA,
+        "sequence_rules": _LUA_RULES if has_lua else _NO_LUA_RULES,
+        "group_backends": "\n".join(_groups(arrangement, settings.max_groups)),
     }
-    text = (files("inferd.route") / "haproxy.cfg").read_text()
-    return _MARK.sub(lambda found: values[found[1]](), text)
+    for kind in (CHECKS, *_KINDS):
+        values[f"{kind}-slots"] = "\n".join(_slots(arrangement, kind, ALL))
+    return _MARK.sub(lambda found: values[found[1]], (folder / "haproxy.cfg").read_text())
 
 
 ASLEEP = "asleep"
@@ -198,8 +215,7 @@ def use_in(content: SlotContent, members: frozenset[int] | None, number: int) ->
 
 
 def _slots(arrangement: Arrangement, kind: str, group: str) -> Iterator[str]:
-    # A group that is not used yet is in the configuration with empty slots.
-    members = None if group == ALL else arrangement.groups.get(int(group), frozenset())
+    members = arrangement.members(group)
     for number, content in enumerate(arrangement.slots):
         name, last_resort = slot_names(number)
         host = f"[{content.address}]" if ":" in content.address else content.address

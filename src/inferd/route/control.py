@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 import orjson
 
@@ -22,7 +23,6 @@ from inferd.memory.buffer import Buffer
 from inferd.route.asking import Channels, ask_rest
 from inferd.route.configuration import CONTROL_METHODS, V2_SERVICE
 from inferd.route.place import Place, PlaceState
-from inferd.route.waking import MODEL_HEADER, RETRY_AFTER_S, WAKE_METHOD, WAKE_PATH
 from inferd.route.whole import (
     NotDone,
     PlaceAnswer,
@@ -57,6 +57,17 @@ _OLD_STATUS = "nv-status"  # where the API of the TensorRT Inference Server says
 _OLD_SERVICE = "nvidia.inferenceserver"
 _OLD_SUCCESS = 1
 
+RETRY_AFTER_S = 5
+"""When a client that has woken a place is told to ask again."""
+
+WAKE_PATH = "/inferd-route/wake"
+WAKE_METHOD = "/inferd.Route/Wake"
+MODEL_HEADER = "inferd-asleep"
+"""Where HAProxy sends requests for such a model, and how it names the model; see haproxy.cfg."""
+
+_PAUSE_S = 1.0
+"""A place is not woken more often than this."""
+
 NO_SEQUENCE_ID = (
     "the message does not say which model it is about, or to which sequence it belongs: send the "
     "metadata inferd-model and inferd-sequence-id (inferd route)"
@@ -70,10 +81,52 @@ NO_MODEL = (
 )
 
 
+class Sleepers:
+    """The places that sleep. `wake` is called with the name of one that is asked for."""
+
+    def __init__(
+        self, wake: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._wake = wake
+        self._clock = clock
+        self._names: dict[str, str] = {}
+        self._woken_s: dict[str, float] = {}
+
+    @property
+    def models(self) -> frozenset[str]:
+        """The models that they have."""
+        return frozenset(self._names)
+
+    def without(self, places: Iterable[Place]) -> tuple[Place, ...]:
+        """Return those of all `places` that do not sleep, and know the others from now on."""
+        all_places = tuple(places)
+        self._names = {
+            model: one.name
+            for one in all_places
+            if one.state is PlaceState.ASLEEP
+            for model in one.models or ()
+        }
+        return tuple(one for one in all_places if one.state is not PlaceState.ASLEEP)
+
+    def wake(self, header: str) -> str:
+        """Wake who has the model that HAProxy names in a header; return what its client is told."""
+        # HAProxy escapes what a header cannot have.
+        model = unquote(header)
+        name, now = self._names.get(model), self._clock()
+        # Many clients may ask at once, and a source is not to be told each time.
+        if name is not None and now - self._woken_s.get(name, -_PAUSE_S) >= _PAUSE_S:
+            self._woken_s[name] = now
+            self._wake(name)
+        return (
+            f"no place has the model '{model}' now, and one is being started: "
+            f"ask again in {RETRY_AFTER_S} seconds (inferd route)"
+        )
+
+
 class ControlCalls:
     """Knows the places to ask. `refresh` is awaited after a change of models, before its answer.
 
-    `wake` has a place of a model start, and returns what to tell: see inferd.route.waking.
+    `wake` has a place of a model start, and returns what to tell: see Sleepers.
     """
 
     def __init__(
@@ -243,7 +296,11 @@ class GrpcControl:
         model = _model_of(name, message)
         ask = partial(self._ask, path, message, call, model)
         if name == "RepositoryIndex":
-            return [b"".join(encode_index_message(await self._index(message, ask)))]
+            # For its errors: a malformed message is this client's mistake, not the places'.
+            decode_index_message(message)
+            answers = those_with_answers(await ask())
+            index = whole_index((one.place, _index_rows(one.body)) for one in answers)
+            return [b"".join(encode_index_message(index))]
         if name == "ModelStatistics":
             answers = those_with_answers(await ask())
             rows = whole_statistics(decode_statistics_message(one.body) for one in answers)
@@ -269,14 +326,6 @@ class GrpcControl:
             if parse_answer(response, one.body).request_status.code != _OLD_SUCCESS:
                 return one.body
         return answers[0].body
-
-    async def _index(
-        self, message: bytes, ask: Callable[[], Awaitable[list[PlaceAnswer]]]
-    ) -> list[IndexEntry]:
-        # For its errors: a malformed message is this client's mistake, not the places'.
-        decode_index_message(message)
-        answers = those_with_answers(await ask())
-        return whole_index((one.place, _index_rows(one.body)) for one in answers)
 
     async def _ask(self, path: str, message: bytes, call: Call, model: str) -> list[PlaceAnswer]:
         places = self._control.places(model)

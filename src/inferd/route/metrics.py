@@ -71,32 +71,19 @@ class RouteMetrics(Routes):
 
 def families(counts: RouteCounts, rows: Rows | None) -> Iterable[Family]:
     """Yield all metrics; `rows` are HAProxy's, None if it does not answer."""
-    yield Family(
-        "inferd_route_haproxy_up", "gauge", "Whether HAProxy answers", [("", int(rows is not None))]
-    )
+    yield _gauge("haproxy_up", "Whether HAProxy answers", rows is not None)
     yield _count("haproxy_restarts", "HAProxy was started again", counts.restart_count)
     yield _count(
         "source_failures", "The source did not tell the places", counts.source_failure_count
     )
     yield _count("supply_failures", "HAProxy did not take a change", counts.supply_failure_count)
-    yield Family(
-        "inferd_route_source_failing",
-        "gauge",
-        "Whether the source does not tell the places now",
-        [("", int(counts.is_source_failing))],
-    )
-    yield Family(
-        "inferd_route_places", "gauge", "Places that the source has", [("", counts.place_count)]
-    )
+    text = "Whether the source does not tell the places now"
+    yield _gauge("source_failing", text, counts.is_source_failing)
+    yield _gauge("places", "Places that the source has", counts.place_count)
     arrangement = counts.arrangement
     if arrangement is None:
         return
-    yield Family(
-        "inferd_route_models",
-        "gauge",
-        "Models that requests are sent to",
-        [("", len(arrangement.models))],
-    )
+    yield _gauge("models", "Models that requests are sent to", len(arrangement.models))
     yield Family(
         "inferd_route_left_out",
         "gauge",
@@ -106,13 +93,13 @@ def families(counts: RouteCounts, rows: Rows | None) -> Iterable[Family]:
             ('of="models"', len(arrangement.lost_models)),
         ],
     )
-    yield Family(
-        "inferd_route_mixed_models",
-        "gauge",
-        "Models whose newest version is not the same at all places",
-        [("", len(arrangement.mixed_models))],
-    )
+    text = "Models whose newest version is not the same at all places"
+    yield _gauge("mixed_models", text, len(arrangement.mixed_models))
     yield from _by_place(counts, arrangement, rows or ())
+
+
+def _gauge(name: str, text: str, value: int) -> Family:
+    return Family(f"inferd_route_{name}", "gauge", text, [("", int(value))])
 
 
 def _count(name: str, text: str, value: float) -> Family:

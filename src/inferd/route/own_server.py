@@ -4,9 +4,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import cast
 
-import msgspec
+from msgspec.structs import replace
 
 from inferd.aio.offload import Offload
 from inferd.config.server import ServerConfig
@@ -39,16 +39,13 @@ class OwnServer:
         config = ServerConfig()
         # Of its own: HAProxy's questions must not compete with anybody's requests.
         capacity, turns = Capacity(), Turns()
-        limits = metrics_options(config)
-        http_limits = _with(limits, max_body_bytes=max_bytes)
+        http_limits = replace(metrics_options(config), max_body_bytes=max_bytes)
         self._http = HttpEndpoint(http_limits, routes, capacity, turns, time.monotonic())
         # A server's own defaults, for what only HAProxy and we use.
-        options = grpc_options(config)
-        offload = Offload()
         self._grpc = GrpcEndpoint(
-            _with(options, max_message_bytes=max_bytes),
+            replace(grpc_options(config), max_message_bytes=max_bytes),
             {path.encode(): method for path, method in methods.items()},
-            Coder(max_bytes, offload),
+            Coder(max_bytes, Offload()),
             FailureLog(logging.getLogger("inferd")),
             None,
             capacity,
@@ -96,10 +93,3 @@ class OwnServer:
         if self._sweeper is not None:
             self._sweeper.cancel()
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._keep_sweeping)
-
-
-T = TypeVar("T", bound=msgspec.Struct)
-
-
-def _with(limits: T, **changes: int) -> T:
-    return msgspec.structs.replace(limits, **changes)

@@ -8,36 +8,36 @@ import signal
 import socket
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
-from importlib.resources import files
 from pathlib import Path
+from typing import NoReturn
 
 import inferd
 from inferd import system
 from inferd.config.options.log import LogSettings
-from inferd.config.workers import processor_count
 from inferd.errors import InferdError, InvalidConfig
 from inferd.observe.log import Log
 from inferd.route.arrangement import Arrangement, Arranger, SlotUse
 from inferd.route.asking import Channels
-from inferd.route.configuration import HaproxyLimits
-from inferd.route.control import ControlCalls, GrpcControl, RestControl
-from inferd.route.following import follow
-from inferd.route.haproxy import Haproxy
+from inferd.route.configuration import RouteSettings
+from inferd.route.control import ControlCalls, GrpcControl, RestControl, Sleepers
+from inferd.route.haproxy import Haproxy, Program, check_configuration, find_program
 from inferd.route.metrics import RouteCounts, RouteMetrics
 from inferd.route.own_server import OwnServer
-from inferd.route.place import Place, Source
-from inferd.route.program import Program, check_configuration, find_program
+from inferd.route.place import Place, PlaceState, Source
 from inferd.route.runtime import CommandFailed
-from inferd.route.settings import RouteSettings
 from inferd.route.survey import Survey
 from inferd.route.tls import LOOK_S as TLS_LOOK_S
 from inferd.route.tls import FrontTls
-from inferd.route.waking import Sleepers
 from inferd.server.address import host_and_port
 from inferd.server.systemd.notify import READY, STOPPING, Notifier
 
 LOGGER = logging.getLogger("inferd")
+
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 10.0
+"""Between two tries of a source that fails."""
 
 _AGAIN_S = 1.0
 _METRICS_BODY_BYTES = 1000
@@ -75,13 +75,8 @@ def show(settings: RouteSettings, *, check: bool) -> int:
     """Print the configuration; `check`: say whether HAProxy accepts it. Raises InvalidConfig."""
     program = find_program(settings.haproxy)
     with tempfile.TemporaryDirectory(prefix="inferd-route-") as folder:
-        haproxy = Haproxy(
-            program,
-            [],
-            FrontTls(settings, Path(folder)).words,
-            Path(folder),
-            limits(settings, program),
-        )
+        words = FrontTls(settings, Path(folder)).words
+        haproxy = Haproxy(program, [], words, Path(folder), settings)
         empty = Arranger(settings.max_places, settings.max_groups).last
         # A port of 0 cannot be in a configuration that is only printed.
         ports = [port or 8000 + number for number, port in enumerate(_ports(settings))]
@@ -97,18 +92,6 @@ def show(settings: RouteSettings, *, check: bool) -> int:
             return 1
     sys.stdout.write(f"HAProxy at {program.path} accepts the configuration\n")
     return 0
-
-
-def limits(settings: RouteSettings, program: Program) -> HaproxyLimits:
-    """Return the numbers of the configuration."""
-    lua_file = files("inferd.route") / "sequence_id.lua"
-    return HaproxyLimits(
-        settings.threads or processor_count(),
-        settings.max_groups,
-        settings.check_timeout_ms,
-        settings.exit_timeout_secs,
-        lua_file=str(lua_file) if program.has_lua else "",
-    )
 
 
 def listen(settings: RouteSettings) -> list[socket.socket]:
@@ -146,6 +129,43 @@ def _ports(settings: RouteSettings) -> list[int]:
     return [settings.http_port, settings.grpc_port]
 
 
+async def follow(
+    source: Source,
+    counts: RouteCounts,
+    take: Callable[[tuple[Place, ...]], None],
+    first_pause_s: float = FIRST_PAUSE_S,
+) -> NoReturn:
+    """Give all places to `take` whenever any has changed.
+
+    When the source fails, or has a mistake in it, the last places stay, and it is tried again.
+    """
+    pause_s, said = first_pause_s, ""
+    while True:
+        try:
+            async for places in source.follow():
+                if said:
+                    LOGGER.info("%s tells its places again", source.name)
+                # It works: the next failure begins with short pauses.
+                pause_s, said = first_pause_s, ""
+                counts.is_source_failing = False
+                # A place that sleeps is no server.
+                counts.place_count = sum(one.state is not PlaceState.ASLEEP for one in places)
+                take(places)
+        # Whatever a source raises must not end the route.
+        except Exception as error:
+            counts.is_source_failing = True
+            counts.source_failure_count += 1
+            is_expected = isinstance(error, InferdError)
+            text = error.message if isinstance(error, InferdError) else repr(error)
+            # Once, not with each try.
+            if text != said:
+                said = text
+                trace = None if is_expected else error
+                LOGGER.error("the places stay as they were: %s", text, exc_info=trace)  # noqa: TRY400  see trace
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
 class _Route:
     """The one route of this process."""
 
@@ -160,9 +180,7 @@ class _Route:
         self._settings = settings
         self._source = source
         self._tls = FrontTls(settings, folder)
-        self._haproxy = Haproxy(
-            program, sockets, self._tls.words, folder, limits(settings, program)
-        )
+        self._haproxy = Haproxy(program, sockets, self._tls.words, folder, settings)
         self._ports = [one.getsockname()[1] for one in sockets]
         self._arranger = Arranger(settings.max_places, settings.max_groups)
         self._counts = RouteCounts()

@@ -50,8 +50,9 @@ class RuntimeSocket:
 
     async def change(self, commands: Sequence[str]) -> None:
         """Have HAProxy do `commands`, one after the other. Raises CommandFailed."""
-        for several in _joined(commands):
-            said = await self.ask(several)
+        for piece in _pieces(commands):
+            # Commands on one line are done in order, for one connection.
+            said = await self.ask(";".join(piece))
             wrong = [line for line in said.splitlines() if line and not line.startswith(_QUIET)]
             if wrong:
                 msg = f"HAProxy refused a change: {wrong[0]}"
@@ -64,16 +65,13 @@ class RuntimeSocket:
         # it.
         version = said.rpartition(":")[2].strip()
         if not version.isdecimal():
-            msg = f"HAProxy refused to change its map: {said}"
-            raise CommandFailed(msg)
-        for piece in _pieces(lines):
-            # Lines up to an empty one are the command's payload.
-            if refused := await self.ask(f"add map @{version} {path} <<\n{piece}"):
-                msg = f"HAProxy refused to change its map: {refused}"
-                raise CommandFailed(msg)
-        if refused := await self.ask(f"commit map @{version} {path}"):
-            msg = f"HAProxy refused to change its map: {refused}"
-            raise CommandFailed(msg)
+            raise _map_refused(said)
+        # Lines up to an empty one are the command's payload.
+        pieces = _pieces([f"{key} {value}\n" for key, value in lines])
+        commands = [f"add map @{version} {path} <<\n{''.join(piece)}" for piece in pieces]
+        for command in (*commands, f"commit map @{version} {path}"):
+            if refused := await self.ask(command):
+                raise _map_refused(refused)
 
     async def numbers(self) -> list[dict[str, str]]:
         """Return what HAProxy counts, one row for each frontend, backend and server."""
@@ -82,27 +80,20 @@ class RuntimeSocket:
         return list(csv.DictReader(text.removeprefix("# ").splitlines()))
 
 
-def _joined(commands: Sequence[str]) -> Iterator[str]:
-    several: list[str] = []
+def _map_refused(said: str) -> CommandFailed:
+    return CommandFailed(f"HAProxy refused to change its map: {said}")
+
+
+def _pieces(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the texts, as many at once as HAProxy takes."""
+    piece: list[str] = []
     size = 0
-    for one in commands:
-        if size + len(one) > _PIECE_BYTES:
-            # Commands on one line are done in order, for one connection.
-            yield ";".join(several)
-            several, size = [], 0
-        several.append(one)
-        size += len(one) + 1
-    if several:
-        yield ";".join(several)
-
-
-def _pieces(lines: Iterable[tuple[str, str]]) -> Iterator[str]:
-    piece = ""
-    for key, value in lines:
-        if len(piece) > _PIECE_BYTES:
+    for one in texts:
+        if piece and size + len(one) > _PIECE_BYTES:
             yield piece
-            piece = ""
-        piece += f"{key} {value}\n"
+            piece, size = [], 0
+        piece.append(one)
+        size += len(one) + 1
     if piece:
         yield piece
 
@@ -182,8 +173,8 @@ def _changed_uses(
 ) -> Iterator[_Use]:
     """Yield what slots are given, where that changes or their place does."""
     for group in _groups(group_count):
-        becomes = _members(after, group)
-        was = _members(before, group) if before else None
+        becomes = after.members(group)
+        was = before.members(group) if before else None
         for slot, new in enumerate(after.slots):
             use = use_in(new, becomes, slot)
             if before:
@@ -192,7 +183,3 @@ def _changed_uses(
                 if use is (SlotUse.UNUSED if moved else use_in(old, was, slot)):
                     continue
             yield _Use(group, slot, use)
-
-
-def _members(arrangement: Arrangement, group: str) -> frozenset[int] | None:
-    return None if group == ALL else arrangement.groups.get(int(group), frozenset())

@@ -62,9 +62,9 @@ class Survey:
         headers: Mapping[str, str],
         silent: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._changed = changed
-        self._silent = silent
-        self._headers = tuple(headers.items())
+        self.changed = changed
+        self.silent = silent
+        self.headers = tuple(headers.items())
         self._watched: dict[str, _Watched] = {}
 
     def follow(self, places: tuple[Place, ...]) -> None:
@@ -75,10 +75,10 @@ class Survey:
         for name, place in by_name.items():
             watched = self._watched.get(name)
             if watched is None:
-                self._watched[name] = _Watched(place, self._changed, self._silent, self._headers)
+                self._watched[name] = _Watched(place, self)
             else:
                 watched.become(place)
-        self._changed()
+        self.changed()
 
     def known(self) -> list[KnownPlace]:
         """Return the places that have been seen ready, in the order in which they came."""
@@ -103,18 +103,10 @@ class Survey:
 
 
 class _Watched:
-    def __init__(
-        self,
-        place: Place,
-        changed: Callable[[], None],
-        silent: Callable[[str], None],
-        headers: tuple[tuple[str, str], ...],
-    ) -> None:
+    def __init__(self, place: Place, survey: Survey) -> None:
         self.place = place
         self.findings: Findings | None = None
-        self._changed = changed
-        self._silent = silent
-        self._headers = headers
+        self._survey = survey
         self._kinds: dict[str, tuple[float, ModelKind]] = {}
         self._said = ""
         # A refresh and the regular look must not mix what they find.
@@ -152,8 +144,8 @@ class _Watched:
                 unanswered = 0
                 self.findings = None
                 self._say("takes no connections")
-                self._silent(self.place.name)
-                self._changed()
+                self._survey.silent(self.place.name)
+                self._survey.changed()
 
     async def _knock(self, address: str) -> bool:
         """Return whether the place takes, or refuses, a connection in time."""
@@ -197,7 +189,7 @@ class _Watched:
             else:
                 self._say("")
             if self.findings != before:
-                self._changed()
+                self._survey.changed()
 
     def _say(self, problem: str) -> None:
         if problem != self._said:
@@ -255,7 +247,7 @@ class _Watched:
     async def _ask(
         self, target: HttpTarget, method: str, path: str, body: bytes = b""
     ) -> HttpCallAnswer:
-        return await fetch(target, method, path, self._headers, body)
+        return await fetch(target, method, path, self._survey.headers, body)
 
 
 _MAX_DEPTH = 8

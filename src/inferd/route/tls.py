@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from inferd.errors import InvalidConfig
+from inferd.route.configuration import RouteSettings
 from inferd.route.runtime import CommandFailed, RuntimeSocket
-from inferd.route.settings import RouteSettings
 
 LOOK_S = 2.0
 """The seconds between two looks at the files."""

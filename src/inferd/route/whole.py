@@ -3,19 +3,15 @@
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+from msgspec.structs import astuple
 
 from inferd.core.metadata import IndexEntry, ModelState
 from inferd.errors import InferdError
-from inferd.observe.statistics import (
-    BatchStatistics,
-    Duration,
-    InferStatistics,
-    MemoryUsage,
-    ModelStatistics,
-    ResponseStatistics,
-)
+from inferd.observe.statistics import BatchStatistics, MemoryUsage, ModelStatistics
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -173,51 +169,35 @@ def _added(one: ModelStatistics, other: ModelStatistics) -> ModelStatistics:
         max(one.last_inference, other.last_inference),
         one.inference_count + other.inference_count,
         one.execution_count + other.execution_count,
-        _durations(InferStatistics, one.inference_stats, other.inference_stats),
-        _responses(one.response_stats, other.response_stats),
+        _sum(one.inference_stats, other.inference_stats),
+        _sums([*one.response_stats.items(), *other.response_stats.items()]),
         _batches([*one.batch_stats, *other.batch_stats]),
         _memory([*one.memory_usage, *other.memory_usage]),
     )
 
 
-def _durations(kind: type[T], one: T, other: T) -> T:
-    """Add two structs of durations."""
-    # msgspec's structs have their fields there, which its types do not say of a type variable.
-    names: tuple[str, ...] = kind.__struct_fields__  # type: ignore[attr-defined]
-    return kind(**{name: _sum(getattr(one, name), getattr(other, name)) for name in names})
+def _sum(one: Any, other: Any) -> Any:
+    """Add two numbers, or two structs or tuples of them, field by field."""
+    if isinstance(one, int):
+        return one + other
+    if isinstance(one, tuple):
+        return tuple(map(_sum, one, other))
+    return type(one)(*map(_sum, astuple(one), astuple(other)))
 
 
-def _sum(one: Duration, other: Duration) -> Duration:
-    return Duration(one.count + other.count, one.ns + other.ns)
-
-
-def _responses(
-    one: dict[str, ResponseStatistics], other: dict[str, ResponseStatistics]
-) -> dict[str, ResponseStatistics]:
-    found = dict(one)
-    for index, row in other.items():
-        before = found.get(index)
-        found[index] = row if before is None else _durations(ResponseStatistics, before, row)
+def _sums(several: Iterable[tuple[K, T]]) -> dict[K, T]:
+    """Add up what has the same key."""
+    found: dict[K, T] = {}
+    for key, value in several:
+        found[key] = _sum(found[key], value) if key in found else value
     return found
 
 
 def _batches(rows: Iterable[BatchStatistics]) -> list[BatchStatistics]:
-    found: dict[int, BatchStatistics] = {}
-    for row in rows:
-        before = found.get(row.batch_size)
-        if before is not None:
-            row = BatchStatistics(
-                row.batch_size,
-                _sum(before.compute_input, row.compute_input),
-                _sum(before.compute_infer, row.compute_infer),
-                _sum(before.compute_output, row.compute_output),
-            )
-        found[row.batch_size] = row
-    return [found[size] for size in sorted(found)]
+    found = _sums((row.batch_size, astuple(row)[1:]) for row in rows)
+    return [BatchStatistics(size, *found[size]) for size in sorted(found)]
 
 
 def _memory(rows: Iterable[MemoryUsage]) -> list[MemoryUsage]:
-    found: dict[tuple[str, int], int] = {}
-    for row in rows:
-        found[row.type, row.id] = found.get((row.type, row.id), 0) + row.byte_size
+    found = _sums(((row.type, row.id), row.byte_size) for row in rows)
     return [MemoryUsage(kind, number, size) for (kind, number), size in found.items()]
