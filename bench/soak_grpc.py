@@ -111,7 +111,7 @@ def serve(repository: Path, transport: str, port: int) -> None:
     import uvloop
 
     from inferd.config.server import ServerConfig
-    from inferd.server.memory import keep_freed_memory
+    from inferd.server.process import keep_freed_memory
     from inferd.server.server import Server as Inferd
 
     config = ServerConfig(

@@ -4,7 +4,7 @@ import pytest
 from world import World
 
 from inferd.fleet.fleet import Fleet, Rules
-from inferd.fleet.inquiries import ENDED, LINES, MODELS
+from inferd.fleet.inquiries import ENDED, LINES, MODELS, WAIT_S
 from inferd.fleet.members import State
 from inferd.fleet.messages import (
     Answered,
@@ -23,7 +23,6 @@ from inferd.fleet.messages import (
     Retire,
     Tally,
 )
-from inferd.fleet.questions import WAIT_S
 from inferd.fleet.restarts import MOST_FAILURES
 from inferd.fleet.status import ReplacementState
 

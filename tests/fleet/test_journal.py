@@ -1,6 +1,6 @@
 """The journal: what a process that starts must make."""
 
-from inferd.fleet.journal import Journal
+from inferd.fleet.changes import Journal
 
 
 def noted(*changes):

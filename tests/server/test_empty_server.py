@@ -11,7 +11,7 @@ from tritonclient.grpc import InferenceServerClient
 
 from inferd.config.server import ServerConfig
 from inferd.core.metadata import IndexEntry
-from inferd.server.report import why_empty
+from inferd.server.process import why_empty
 
 REASON = "the server is not ready for inference: it has no model to serve"
 

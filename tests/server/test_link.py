@@ -4,8 +4,7 @@ import pytest
 
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
-from inferd.server.link import has_dashboard, say_link, ui_tokens
-from inferd.server.places import dashboard_url
+from inferd.server.places import dashboard_url, has_dashboard, say_link, ui_tokens
 
 FULL = ServerConfig(ui="full")
 

@@ -5,7 +5,7 @@ import pytest
 
 PROGRAM = """
 import resource
-from inferd.server.memory import keep_freed_memory
+from inferd.server.process import keep_freed_memory
 if {keeps}:
     keep_freed_memory({environ})
 def take():
@@ -43,7 +43,7 @@ def test_who_has_settings_of_their_own_keeps_them(name):
 
 SPARED = """
 import gc
-from inferd.server.memory import spare_loaded_objects
+from inferd.server.process import spare_loaded_objects
 class Cycle:
     ended = 0
     def __init__(self):

@@ -1,5 +1,5 @@
 from inferd.core.metadata import IndexEntry, ModelState
-from inferd.server.report import failures, model_fields, model_table
+from inferd.server.process import failures, model_fields, model_table
 
 INDEX = [
     IndexEntry("resnet", "12", ModelState.READY),

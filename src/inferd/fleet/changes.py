@@ -1,4 +1,4 @@
-"""Changes under way: each is made in all processes, or in none, before it is answered.
+"""Changes: each is made in all processes, or in none, before it is answered.
 
 A change has gates. At a gate a process has everything ready and nothing done, and tells which
 parts failed. When all are there, all go through it without the parts that failed anywhere. A
@@ -7,14 +7,16 @@ process that ends the change before, because it cannot make it, ends it for all.
 A change may bring others with it: the steps of an ensemble that is loaded are changed at gates of
 their own, in processes where they need it. So when all have come to a gate, or ended, and the gates
 differ, those that are not about the change itself open for whoever stands there.
+
+What was made is in a journal: a process that starts must make it, too, to be like the others.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from inferd.core.processes import Serves, unlike
-from inferd.fleet.journal import Journal
 from inferd.fleet.messages import (
     Answered,
     Change,
@@ -30,6 +32,59 @@ MAX_WAITING = 1000
 """The most changes that wait in a queue; more are refused."""
 
 LOST = Failure("Unavailable", "the process that was asked ended; ask again")
+
+
+class JournalEntry(NamedTuple):
+    """A change that was made: its number, what it is about, and what a process needs of it.
+
+    `place` is the place in the journal: changes end in another order than they begin. One that
+    `is_erasing` undid others: who has made none of them needs not make it either.
+    """
+
+    place: int
+    change: int
+    key: str
+    body: bytes
+    is_erasing: bool
+
+
+class Journal:
+    """The changes, in order, without those that later ones made unnecessary."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, JournalEntry] = {}
+        self._last = 0
+
+    def note(self, change: int, key: str, body: bytes, *, is_erasing: bool) -> list[JournalEntry]:
+        """Note a change that was made; return those that are needed no more."""
+        self._last += 1
+        entry = JournalEntry(self._last, change, key, body, is_erasing)
+        gone = [self._entries.pop(key) for key in self._undone_by(entry)]
+        # An unload is noted, too: a process that is amid the journal may have loaded the model by
+        # an earlier entry already.
+        self._entries[entry.key] = entry
+        return gone
+
+    def _undone_by(self, entry: JournalEntry) -> list[str]:
+        if entry.is_erasing and entry.key.endswith("/"):
+            return [key for key in self._entries if key.startswith(entry.key)]
+        return [entry.key] if entry.key in self._entries else []
+
+    def tidy(self) -> None:
+        """Forget what only processes need that are making these changes; there is none now."""
+        for entry in list(self):
+            if entry.is_erasing:
+                del self._entries[entry.key]
+
+    def after(self, place: int) -> JournalEntry | None:
+        """Return the first change after that `place`, None if there is none."""
+        return next((entry for entry in self if entry.place > place), None)
+
+    def __iter__(self) -> Iterator[JournalEntry]:
+        """Iterate over the changes in the order in which they were made."""
+        # By place, the first field: a later change about a key took over
+        # its slot in the dict, not its order.
+        return iter(sorted(self._entries.values()))
 
 
 @dataclass

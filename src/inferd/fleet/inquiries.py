@@ -1,10 +1,10 @@
 """Inquiries: what processes, and the supervisor, ask the others, and what is added to replies."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from inferd.fleet.members import Member, Members, State
-from inferd.fleet.messages import Ask, Replied, Reply, ToProcess
-from inferd.fleet.questions import Questions
+from inferd.fleet.messages import Ask, Question, Replied, Reply, ToProcess
 
 NUMBERS = "numbers"
 """The question for what has been counted; the supervisor adds what ended processes left."""
@@ -18,8 +18,23 @@ LINES = "lines "
 MODELS = "models"
 """The question how many model versions there are in each state; a JSON object of numbers."""
 
+WAIT_S = 2.0
+"""How long a question waits for a process that does not reply."""
+
 _SUPERVISOR = 0
 """Who asks, if it is no process."""
+
+
+@dataclass
+class _Open:
+    """A question that some have not replied to: `answered` gets what `asker` wants to know."""
+
+    asker: int
+    what: str
+    answered: Callable[[tuple[bytes, ...]], None]
+    missing: set[int]
+    until_s: float
+    bodies: dict[int, bytes] = field(default_factory=dict)
 
 
 class Inquiries:
@@ -42,18 +57,14 @@ class Inquiries:
         self._tell = tell
         self._merge = merge
         self._lines = lines
-        self._questions = Questions(self._send, self._rest)
-        self._asked: dict[int, Callable[[Sequence[bytes]], None]] = {}
-        self._last_asked = 0
+        self._open: dict[int, _Open] = {}
+        self._last = 0
         self._ended = b""  # what processes counted that have ended
 
     def ask(self, what: str, answered: Callable[[Sequence[bytes]], None]) -> None:
         """Ask a process that serves; `answered` gets what it replies, nothing if it does not."""
         ready = self._members.ready()
-        self._last_asked += 1
-        self._asked[self._last_asked] = answered
-        ask = Ask(self._last_asked, what)
-        self._questions.ask(_SUPERVISOR, ask, [one.number for one in ready[:1]], self._clock())
+        self._begin(_SUPERVISOR, what, answered, [one.number for one in ready[:1]])
 
     def pass_on(self, asker: Member, ask: Ask) -> None:
         """Pass the question of a process on to those others that can tell."""
@@ -64,13 +75,37 @@ class Inquiries:
             # Those that still load have counted nothing.
             asked = (State.READY, State.DRAINING)
             others = [m.number for m in self._members if m is not asker and m.state in asked]
-        self._questions.ask(asker.number, ask, others, self._clock())
+        id, number = ask.id, asker.number
+        self._begin(number, ask.what, lambda told: self._tell(number, Replied(id, told)), others)
+
+    def _begin(
+        self,
+        asker: int,
+        what: str,
+        answered: Callable[[tuple[bytes, ...]], None],
+        others: Iterable[int],
+    ) -> None:
+        """Pass a question on to `others`."""
+        self._last += 1
+        question = _Open(asker, what, answered, set(others), self._clock() + WAIT_S)
+        self._open[self._last] = question
+        for other in sorted(question.missing):
+            self._tell(other, Question(self._last, what))
+        # There may be no others: then the answer is there at once.
+        self._look(self._last)
 
     def reply(self, member: Member, reply: Reply) -> None:
         """Take the reply of a process."""
-        if self._questions.what(reply.question) == NUMBERS:
+        question = self._open.get(reply.question)
+        # A reply may come too late, or twice.
+        if question is None:
+            return
+        if question.what == NUMBERS:
             member.numbers = reply.body
-        self._questions.reply(member.number, reply)
+        if member.number in question.missing:
+            question.missing.discard(member.number)
+            question.bodies[member.number] = reply.body
+            self._look(reply.question)
 
     def keep(self, ended: Member) -> None:
         """Keep what a process counted that has ended."""
@@ -80,18 +115,33 @@ class Inquiries:
             self._ended = self._merge([one for one in (self._ended, ended.numbers) if one])
 
     def lost(self, number: int) -> None:
-        """Note that a process has ended, and `keep` knows what it counted."""
-        self._questions.lost(number)
+        """Note that a process has ended: `keep` knows what it counted, and it replies no more."""
+        for asked, question in list(self._open.items()):
+            if question.asker == number:
+                del self._open[asked]
+                continue
+            # Its last numbers are among those of ended processes from now on: with
+            # its reply they would be counted twice.
+            question.bodies.pop(number, None)
+            question.missing.discard(number)
+            self._look(asked)
 
     def check_time(self, now: float) -> None:
         """Answer questions that have waited long enough with what there is."""
-        self._questions.check_time(now)
+        for number, question in list(self._open.items()):
+            # Numbers that lack a process that hangs are better than none: /metrics is asked just
+            # when something is wrong.
+            if now >= question.until_s:
+                self._answer(number)
 
-    def _send(self, number: int, message: ToProcess) -> None:
-        if number == _SUPERVISOR and isinstance(message, Replied):
-            self._asked.pop(message.id)(message.bodies)
-        else:
-            self._tell(number, message)
+    def _look(self, number: int) -> None:
+        if number in self._open and not self._open[number].missing:
+            self._answer(number)
+
+    def _answer(self, number: int) -> None:
+        question = self._open.pop(number)
+        rest = self._rest(question.what, question.missing)
+        question.answered((*question.bodies.values(), *rest))
 
     def _rest(self, what: str, silent: Iterable[int]) -> list[bytes]:
         if what.startswith(LINES):

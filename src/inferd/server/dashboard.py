@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from inferd.config.options.browser import read_ui_hosts
 from inferd.config.server import ServerConfig
@@ -17,13 +17,6 @@ if TYPE_CHECKING:
     from inferd.ui.tokens import Tokens
 
 
-class Shown(NamedTuple):
-    """A dashboard, and the board with what it shows."""
-
-    dashboard: "Dashboard"
-    board: "FigureBoard"
-
-
 def dashboard(
     config: ServerConfig,
     engine: Engine,
@@ -31,8 +24,11 @@ def dashboard(
     connections: Callable[[], int],
     tokens: "Tokens | None",
     say_next: Callable[[], None],
-) -> Shown:
-    """Return the dashboard of `engine`, in one of the `processes` of a server: see Dashboard."""
+) -> "tuple[Dashboard, FigureBoard]":
+    """Return the dashboard of `engine`, in one of the `processes` of a server: see Dashboard.
+
+    With it comes the board that has what it shows.
+    """
     from inferd.ui.dashboard import Dashboard
     from inferd.ui.figures.board import FigureBoard
     from inferd.ui.figures.feeds import Figures
@@ -44,7 +40,7 @@ def dashboard(
     sampler = Sampler(engine, meters, has_others=processes.count > 1)
     board = FigureBoard(engine, sampler, config.id, processes)
     hosts = Hosts(read_ui_hosts(config.ui_hosts))
-    return Shown(Dashboard(engine, Hub(Figures(board)), hosts, tokens, say_next), board)
+    return Dashboard(engine, Hub(Figures(board)), hosts, tokens, say_next), board
 
 
 def read_certificate(shown: "Dashboard", path: str) -> None:

@@ -50,10 +50,16 @@ from inferd.fleet.messages import (
 from inferd.observe.log import Log
 from inferd.server.crashes import Crashes
 from inferd.server.fellows import Fellows
-from inferd.server.memory import keep_freed_memory, spare_loaded_objects
 from inferd.server.options import log_folder, log_settings
-from inferd.server.process import allow_connections, drain, end_now
-from inferd.server.report import failures, loaded_report
+from inferd.server.process import (
+    allow_connections,
+    drain,
+    end_now,
+    ends_by_failures,
+    keep_freed_memory,
+    loaded_report,
+    spare_loaded_objects,
+)
 from inferd.server.server import Membership, Server
 
 if TYPE_CHECKING:
@@ -248,10 +254,7 @@ class _Member:
             engine.readiness.fail()
         keep_freed_memory()
         spare_loaded_objects()
-        failed = failures(engine.catalog.index())
-        if failed and config.exit_on_error:
-            names = ", ".join(failed)
-            LOGGER.error("ending, because --exit-on-error is set and these failed: %s", names)
+        if ends_by_failures(self._server, config):
             return 1
         report, warning = loaded_report(self._server, config)
         self.send(ModelsLoaded(tuple(report), warning, engine.control.prints()))

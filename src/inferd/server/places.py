@@ -1,14 +1,20 @@
-"""The places where clients reach a server, and what its log says of them."""
+"""The places where clients reach a server, its dashboard too, and what its log says of them."""
 
 import logging
+import sys
 from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import inferd
 from inferd.config.ports import are_metrics_on_http, is_one_port, listening, ports_of
 from inferd.config.server import ServerConfig
+from inferd.errors import InvalidConfig
 from inferd.server.address import DefaultAddress, host_and_port
-from inferd.server.link import has_dashboard
 from inferd.server.tls import tls_files
+
+if TYPE_CHECKING:
+    from inferd.ui.tokens import Tokens
 
 LOGGER = logging.getLogger("inferd")
 
@@ -44,6 +50,29 @@ def places(
     return found
 
 
+def has_dashboard(config: ServerConfig) -> bool:
+    """Return whether there is a dashboard."""
+    return config.allow_http and config.ui != "off"
+
+
+def ui_tokens(config: ServerConfig, folder: Path | None = None) -> "Tokens | None":
+    """Return the tokens for those who may change things, None if nobody may in the dashboard.
+
+    `folder` is the private one of a server of several processes. Raises InvalidConfig.
+    """
+    if not has_dashboard(config) or config.ui != "full":
+        return None
+    from inferd.ui.tokens import own_tokens, shared_tokens
+
+    if folder is None:
+        return own_tokens()
+    try:
+        return shared_tokens(folder)
+    except OSError as error:
+        msg = f"--ui: cannot keep the token in {folder}: {error.strerror}"
+        raise InvalidConfig(msg) from error
+
+
 def dashboard_url(config: ServerConfig, found: list[tuple[str, str]]) -> str:
     """Return the URL of the dashboard for a browser on this machine, "" if there is none.
 
@@ -69,3 +98,18 @@ def say_live(config: ServerConfig, found: list[tuple[str, str]], default: Defaul
         flags = dict.fromkeys(one.address_flag for one in left_open)
         text = "%s bound to %s; to change that: %s"
         LOGGER.info(text, names, default.reason, ", ".join(flags))
+
+
+def say_link(url: str, tokens: "Tokens | None") -> None:
+    """Print the link with which the dashboard may change things, if it may.
+
+    On standard output, never in the log: who can read that is somebody else.
+    """
+    if tokens is None or not url:
+        return
+    text = f"The dashboard, with leave to change things (good once): {url}#token={tokens.token()}\n"
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except (AttributeError, OSError, ValueError):  # nobody reads it
+        return

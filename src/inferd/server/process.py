@@ -1,25 +1,27 @@
-"""One server as a process of its own: start-up output, signals, exit codes."""
+"""One server as a process of its own: start-up output, memory, signals, exit codes."""
 
 import asyncio
+import ctypes
 import faulthandler
+import gc
 import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from inferd.aio.event_loop import new_event_loop
 from inferd.aio.signals import catch_signal
 from inferd.config.server import ServerConfig
+from inferd.core.metadata import IndexEntry, ModelState
 from inferd.errors import InferdError, InvalidConfig
-from inferd.observe.log import Log
+from inferd.observe.log import Log, printable
+from inferd.repository.fetch.url import shown
 from inferd.server.address import default_address
 from inferd.server.crashes import Crashes
-from inferd.server.memory import keep_freed_memory, spare_loaded_objects
 from inferd.server.options import log_folder, log_settings
-from inferd.server.places import say_live
-from inferd.server.report import failures, loaded_report
+from inferd.server.places import dashboard_url, say_live
 from inferd.server.server import Server
 from inferd.server.systemd.notify import READY, STOPPING, Notifier
 
@@ -32,6 +34,14 @@ _LEAST_GRACE_S = 0.1
 """Connections that wait for nothing end within this time, so those left were cut."""
 _OTHER_FILES = 4000
 """Open files beside connections: metrics, model files, libraries, two per shared memory region."""
+
+# M_MMAP_THRESHOLD and M_TRIM_THRESHOLD.
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # glibc's malloc.h
+_MMAP_BYTES = 32 << 20
+_RETAINED_BYTES = 64 << 20
+
+_HEADER = ("Model", "Version", "State", "Reason")
+_NONE_REQUESTED = "no models asked for: clients load them, or --load-model at the start"
 
 
 def run(config: ServerConfig, warnings: Sequence[str] = ()) -> int:
@@ -147,12 +157,7 @@ class _ServerProcess:
         keep_freed_memory()
         spare_loaded_objects()
         self._say_loaded()
-        failed = failures(self._server.engine.catalog.index())
-        if failed and self._config.exit_on_error:
-            names = ", ".join(failed)
-            LOGGER.error("ending, because --exit-on-error is set and these failed: %s", names)
-            return 1
-        return 0
+        return int(ends_by_failures(self._server, self._config))
 
     def _ended_by_repositories(self) -> int:
         """Return the exit code after a repository could not be opened, 0 to stay up nevertheless.
@@ -227,3 +232,131 @@ def end_now(code: int) -> NoReturn:
     sys.stdout.flush()
     logging.shutdown()
     os._exit(code)
+
+
+def loaded_report(server: Server, config: ServerConfig) -> tuple[list[str], str]:
+    """Return the lines for the terminal, and why the server is not ready, or will not be.
+
+    With a log of JSON the lines go there instead: the table is for people.
+    """
+    engine = server.engine
+    index = engine.catalog.index()
+    report: list[str] = []
+    if config.log_format == "json":
+        for entry in index:
+            LOGGER.info("model %s", entry.name, extra={"fields": model_fields(entry)})
+    else:
+        is_on_demand = config.model_control_mode == "explicit" and not config.load_model
+        report = model_table(index, is_on_demand=is_on_demand)
+        report += [f"{protocol}  {where}" for protocol, where in server.places()]
+        if url := dashboard_url(config, server.places()):
+            report.append(f"Dashboard  {url}")
+    if engine.readiness.would_be_ready():
+        return report, ""
+    if engine.readiness.needs_models():
+        return report, why_empty(config, index)
+    return report, "not ready: models failed; --strict-readiness=false accepts that"
+
+
+def ends_by_failures(server: Server, config: ServerConfig) -> bool:
+    """Return whether models failed, and that ends the server; the log then says so."""
+    failed = failures(server.engine.catalog.index())
+    if not failed or not config.exit_on_error:
+        return False
+    names = ", ".join(failed)
+    LOGGER.error("ending, because --exit-on-error is set and these failed: %s", names)
+    return True
+
+
+def failures(index: Sequence[IndexEntry]) -> list[str]:
+    """Return the model versions that are not ready, each as "name version"."""
+    return [
+        f"{entry.name} {entry.version}".rstrip()
+        for entry in index
+        if entry.state is not ModelState.READY
+    ]
+
+
+def model_table(index: Sequence[IndexEntry], *, is_on_demand: bool = False) -> list[str]:
+    """Return the lines of a table of all model versions; a reason may take several lines.
+
+    `is_on_demand`: none are loaded until clients ask for them.
+    """
+    if not index:
+        return [_NONE_REQUESTED if is_on_demand else "no models found"]
+    rows = [_HEADER, *(row for entry in index for row in _rows(entry))]
+    # The last column ends the line and needs no width.
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return [
+        "  ".join(
+            [*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def why_empty(config: ServerConfig, index: Sequence[IndexEntry]) -> str:
+    """Return why a server without models is not ready, and what can be done.
+
+    What is in the `index` could not be read.
+    """
+    places = (
+        ", ".join(printable(shown(path)) for path in config.model_repository) or "no repository"
+    )
+    is_polling = config.model_control_mode == "poll" and config.repository_poll_secs > 0
+    until = " until a model appears" if is_polling else ""
+    what = "could be read" if index else "was found"
+    return f"not ready{until}: no model {what} in {places}; --allow-empty accepts that"
+
+
+def model_fields(entry: IndexEntry) -> dict[str, str]:
+    """Return the fields of a JSON log line about one model version."""
+    return {
+        "model": entry.name,
+        "version": entry.version,
+        "state": _state(entry),
+        "reason": entry.reason,
+    }
+
+
+def _rows(entry: IndexEntry) -> Iterator[tuple[str, str, str, str]]:
+    first, *rest = entry.reason.splitlines() or [""]
+    yield printable(entry.name), entry.version or "-", _state(entry), printable(first)
+    for line in rest:
+        yield "", "", "", printable(line)
+
+
+def _state(entry: IndexEntry) -> str:
+    return entry.state.value if entry.state else "NOT LOADED"
+
+
+def keep_freed_memory(environ: Mapping[str, str] = os.environ) -> None:
+    """Have the C library keep the memory that large requests freed for the next ones.
+
+    Otherwise it returns such memory to the system, and the next request to use it faults on every
+    page: hundreds of faults per request, where requests of some megabytes are under way together.
+    The limits set here are those that glibc adopts by itself when the first block of 32 MB is
+    freed. With another C library or allocator, or where `environ` configures malloc, this does
+    nothing. Call it once the models are loaded: memory that loading freed is not worth keeping.
+    """
+    # Somebody has made up their mind.
+    if "GLIBC_TUNABLES" in environ or any(name.startswith("MALLOC_") for name in environ):
+        return
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError, TypeError):  # TypeError is Windows'
+        return
+    mallopt(_MMAP_THRESHOLD, _MMAP_BYTES)
+    mallopt(_TRIM_THRESHOLD, _RETAINED_BYTES)
+
+
+def spare_loaded_objects() -> None:
+    """Have Python's garbage collector pass over every object that there is now.
+
+    With 1,000 models a collection of all objects holds the event loop for 200 ms. Call it once the
+    models are loaded: most of what there is then stays, and is freed all the same when its last
+    reference goes, but not if it is part of a cycle.
+    """
+    # First: what is garbage now would never be looked at again.
+    gc.collect()
+    gc.freeze()

@@ -25,7 +25,6 @@ from inferd.observe.devices import Cpu, Devices, Gpus
 from inferd.observe.log import Log
 from inferd.server.address import is_loopback
 from inferd.server.dashboard import dashboard, read_certificate
-from inferd.server.link import has_dashboard, say_link, ui_tokens
 from inferd.server.options import (
     access_log_file,
     grpc_options,
@@ -37,7 +36,7 @@ from inferd.server.options import (
     payload_log,
     tracer,
 )
-from inferd.server.places import dashboard_url, places
+from inferd.server.places import dashboard_url, has_dashboard, places, say_link, ui_tokens
 from inferd.server.ports.cloud import CloudPort, cloud_ports, health_port
 from inferd.server.ports.opening import opening, opening_at, probe
 from inferd.server.tls import ssl_context, tls_files
@@ -72,12 +71,12 @@ class Membership(NamedTuple):
     """That a server is one of several `processes`, which bind no ports.
 
     `ports` are the numbers of those bound for all of them, by protocol; `Server.take` gets the
-    connections. `folder` is private to the processes.
+    connections. `folder` is private to the processes. A server that is alone has neither.
     """
 
-    processes: Processes
-    ports: Mapping[str, int]
-    folder: Path
+    processes: Processes = ALONE
+    ports: Mapping[str, int] | None = None
+    folder: Path | None = None
 
 
 class Server:
@@ -106,18 +105,15 @@ class Server:
         self.config = config
         self._models = models
         self._crashes = crashes
-        self._membership = membership
-        self._adopted = membership.ports if membership is not None else None
+        self._processes, self._adopted, self._folder = membership or Membership()
         self._default_address = default_address
         self.http_address = config.http_address or default_address
         self.grpc_address = config.grpc_address or default_address
-        processes = membership.processes if membership is not None else ALONE
+        processes = self._processes
         self.engine = Engine(
             name=config.id or _NAME,
             strict_readiness=config.strict_readiness,
-            load_options=load_options(
-                config, crashes, processes.count, membership.folder if membership else None
-            ),
+            load_options=load_options(config, crashes, processes.count, self._folder),
             log=log or Log(log_settings(config), log_folder(config)),
             tracer=tracer(config, processes),
             allow_client_shm=_allows_client_shm(config, default_address),
@@ -290,13 +286,6 @@ class Server:
         """Return what the dashboard of another process wants to know; see FigureBoard.reply."""
         return await self._board.reply(text) if self._board is not None else b""
 
-    def _adopt(self, protocol: str, server: "HttpServer | Http2Server") -> int:
-        """Have `server` get the connections of an adopted port; return its number."""
-        assert self._adopted is not None
-        server.open()
-        self._takers[protocol] = server
-        return self._adopted[protocol]
-
     def places(self) -> list[tuple[str, str]]:
         """Return (protocol, where to reach it) for every open port and socket."""
         config = self.config
@@ -315,18 +304,15 @@ class Server:
     def _open_dashboard(self) -> None:
         """Make the dashboard, if there is to be one. Raises InvalidConfig."""
         if has_dashboard(self.config):
-            membership = self._membership
-            folder = membership.folder if membership is not None else None
-            self._tokens = ui_tokens(self.config, folder)
-            shown = dashboard(
+            self._tokens = ui_tokens(self.config, self._folder)
+            self._dashboard, self._board = dashboard(
                 self.config,
                 self.engine,
-                membership.processes if membership is not None else ALONE,
+                self._processes,
                 lambda: self.open_connection_count,
                 self._tokens,
                 self.say_link,
             )
-            self._dashboard, self._board = shown
             self._board.start()
 
     def _read_keys(self) -> None:
@@ -364,27 +350,42 @@ class Server:
             own = grpc_options(self.config, self._ring, self._apis, self._request_log)
             self._grpc = Http2Server(self.engine, own, http=self._http)
             share_port(self._http, self._grpc)
-        if self._adopted is not None:
-            self._takers["Unix"] = self._http
-            if self._is_one_port:
-                self._takers["gRPC Unix"] = self._http
-            self.http_port = self._adopt("HTTP", self._http)
-        else:
-            await self._bind_http(self._http)
+        self.http_port = await self._listen(
+            "HTTP", "http", self._http, self.http_address, self.config.http_port
+        )
+        await self._listen_at("Unix", "http", self._http)
         if self._is_one_port:
             self.grpc_port = self.http_port
+            await self._listen_at("gRPC Unix", "grpc", self._http)
         if are_metrics_on_http(self.config):
             self.metrics_port = self.http_port
 
-    async def _bind_http(self, http: "HttpServer") -> None:
-        with opening("HTTP", "http", self.http_address, self.config.http_port):
-            self.http_port = await http.start(self.http_address, self.config.http_port)
-        if path := self.config.http_unix_socket:
-            with opening_at("http", path, is_shared=self.config.reuse_http_port):
-                await http.start_unix(path)
-        if self._is_one_port and (path := self.config.grpc_unix_socket):
-            with opening_at("grpc", path, is_shared=self.config.reuse_grpc_port):
-                await http.start_unix(path)
+    async def _listen(
+        self,
+        protocol: str,
+        word: str,
+        server: "HttpServer | Http2Server",
+        address: str,
+        number: int,
+    ) -> int:
+        """Have `server` listen at a port, or get the connections of an adopted one.
+
+        Returns its number. Raises InvalidConfig, which names the options of `word`.
+        """
+        if self._adopted is None:
+            with opening(protocol, word, address, number):
+                return await server.start(address, number)
+        server.open()
+        self._takers[protocol] = server
+        return self._adopted[protocol]
+
+    async def _listen_at(self, name: str, word: str, server: "HttpServer | Http2Server") -> None:
+        """Do the same for the Unix socket of the options of `word`, if there is to be one."""
+        if self._adopted is not None:
+            self._takers[name] = server
+        elif path := getattr(self.config, f"{word}_unix_socket"):
+            with opening_at(word, path, is_shared=getattr(self.config, f"reuse_{word}_port")):
+                await server.start_unix(path)
 
     def _http_tls(self) -> "ssl.SSLContext | None":
         if not (files := tls_files(self.config, "http")):
@@ -412,16 +413,14 @@ class Server:
                 await probe(self.grpc_address, self.config)
             if files := tls_files(self.config, "grpc"):
                 self._watcher.read("the TLS files of gRPC", self._grpc.read_tls, *files)
-            if self._adopted is not None and isinstance(self._grpc, Http2Server):
-                self._takers["gRPC Unix"] = self._grpc
-                self.grpc_port = self._adopt("gRPC", self._grpc)
+            # grpcio's server takes addresses of TCP only, and no connections of others.
+            if not isinstance(self._grpc, Http2Server):
+                self.grpc_port = await self._grpc.start(self.grpc_address, self.config.grpc_port)
                 return
-            self.grpc_port = await self._grpc.start(self.grpc_address, self.config.grpc_port)
-        path = self.config.grpc_unix_socket
-        # grpcio's server takes addresses of TCP only.
-        if path and isinstance(self._grpc, Http2Server):
-            with opening_at("grpc", path, is_shared=self.config.reuse_grpc_port):
-                await self._grpc.start_unix(path)
+        self.grpc_port = await self._listen(
+            "gRPC", "grpc", self._grpc, self.grpc_address, self.config.grpc_port
+        )
+        await self._listen_at("gRPC Unix", "grpc", self._grpc)
 
     async def _open_cloud(self) -> None:
         config, engine, ring, address = self.config, self.engine, self._ring, self.http_address
@@ -432,12 +431,7 @@ class Server:
         ]
         for each in ports:
             self._cloud.append(each)
-            if self._adopted is not None:
-                self.cloud_ports[each.protocol] = self._adopt(each.protocol, each.server)
-                continue
-            with opening(each.protocol, each.word, each.address, each.port):
-                port = await each.server.start(each.address, each.port)
-            self.cloud_ports[each.protocol] = port
+            self.cloud_ports[each.protocol] = await self._listen(*each)
 
     async def _open_metrics(self) -> None:
         from inferd.transport.http_server import HttpServer
@@ -448,12 +442,9 @@ class Server:
         self._metrics = HttpServer(
             self.engine, metrics_options(config), routes=routes, capacity=Capacity()
         )
-        if self._adopted is not None:
-            self.metrics_port = self._adopt("Metrics", self._metrics)
-            return
-        port = metrics_port(config)
-        with opening("Metrics", "metrics", self.metrics_address, port):
-            self.metrics_port = await self._metrics.start(self.metrics_address, port)
+        self.metrics_port = await self._listen(
+            "Metrics", "metrics", self._metrics, self.metrics_address, metrics_port(config)
+        )
 
 
 def _allows_client_shm(config: ServerConfig, default_address: str) -> bool:
