@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, field
 
 from inferd.ray.deployment import Deployment
-from inferd.ray.report import ReplicaLoad, ReplicaReport, ServingState
+from inferd.ray.replica import ReplicaLoad, ReplicaReport, ServingState
 from inferd.ray.spec import DeploymentSpec, GroupSpec, ScalingRule
 
 STEP_S = 0.25

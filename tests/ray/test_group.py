@@ -2,7 +2,7 @@ import pytest
 from simulated import World, group, spec
 
 from inferd.ray.attempts import MOST_FAILURES
-from inferd.ray.report import ServingState
+from inferd.ray.replica import ServingState
 from inferd.ray.status import ReplicaPlace
 
 

@@ -1,4 +1,4 @@
-from inferd.ray.report import ReplicaLoad, read_load
+from inferd.ray.replica import ReplicaLoad, read_load
 
 TEXT = """\
 # HELP nv_inference_request_success Number of successful inference requests

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from running_fleet import is_alive, until
 
-from inferd.ray.report import ServingState
+from inferd.ray.replica import ServingState
 from inferd.ray.serving import ServingProcess, base_url, is_ready, ready_models
 
 pytestmark = pytest.mark.slow

@@ -1,6 +1,6 @@
 import pytest
 
-from inferd.ray.waiting import NodeResources, waiting_for
+from inferd.ray.cluster import NodeResources, waiting_for
 
 NODES = [
     NodeResources("a", {"CPU": 4, "memory": 8 * 2**30}),

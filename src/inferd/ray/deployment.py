@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator
 import inferd
 from inferd.errors import InvalidRequest
 from inferd.ray.group import ReplicaGroup, ReplicaShell
-from inferd.ray.replica import Phase, Replica
-from inferd.ray.report import ReplicaReport
+from inferd.ray.replica import Phase, Replica, ReplicaReport
 from inferd.ray.spec import DeploymentSpec, GroupSpec
-from inferd.ray.status import DeploymentStatus, GroupStatus, ReplicaPlace, ReplicaStatus
+from inferd.ray.status import DeploymentStatus, ReplicaPlace
 
 PATIENT_S = 3600.0
 """A node that does without Ray's head for a shorter time is worth a warning."""
@@ -135,11 +134,10 @@ class Deployment:
 
     def status(self) -> DeploymentStatus:
         """Return how everything is."""
-        groups = tuple(self._group_status(each) for each in self._groups.values())
         return DeploymentStatus(
             name=self._name,
             version=inferd.__version__,
-            groups=groups,
+            groups=tuple(each.status() for each in self._groups.values()),
             warnings=tuple(self._warnings()),
         )
 
@@ -162,44 +160,6 @@ class Deployment:
             msg = f"there is no group {name!r} in deployment {self._name!r}, only {known}"
             raise InvalidRequest(msg)
         return group
-
-    def _group_status(self, group: ReplicaGroup) -> GroupStatus:
-        outlook = group.outlook()
-        return GroupStatus(
-            name=group.spec.name,
-            desired=outlook.desired,
-            least=group.spec.scaling.least,
-            most=group.spec.scaling.most,
-            is_settled=outlook.is_settled,
-            is_given_up=outlook.is_given_up,
-            reason=outlook.reason,
-            models=group.models,
-            replicas=tuple(
-                self._replica_status(each, group.revision) for each in group.replicas.values()
-            ),
-        )
-
-    def _replica_status(self, replica: Replica, revision: str) -> ReplicaStatus:
-        phase = replica.phase.value
-        if replica.is_lost or replica.is_silent:
-            phase = "lost" if replica.is_lost else "silent"
-        report = replica.report
-        return ReplicaStatus(
-            name=replica.name,
-            phase=phase,
-            is_current=replica.revision == revision,
-            age_s=self._clock() - replica.began_s,
-            node=report.node,
-            host=report.host,
-            http_port=report.http_port,
-            grpc_port=report.grpc_port,
-            pid=report.pid,
-            models=report.models,
-            pending=replica.load.pending,
-            rate=replica.load.rate,
-            latency_ms=replica.load.latency_ms,
-            reason=replica.reason,
-        )
 
     def _warnings(self) -> Iterator[str]:
         short = {

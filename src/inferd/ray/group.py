@@ -11,13 +11,13 @@ look at the time (`tick`) brings what there is one step nearer to what is wanted
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from inferd.ray.attempts import FORGIVEN_S, StartAttempts
-from inferd.ray.replica import SILENT_S, Phase, Replica
-from inferd.ray.report import ReplicaReport, ServingState
+from inferd.ray.replica import SILENT_S, Phase, Replica, ReplicaReport, ServingState
 from inferd.ray.scaling import GroupLoad, Scaling
 from inferd.ray.spec import GroupSpec
+from inferd.ray.status import GroupStatus, ReplicaStatus
 
 SETTLE_S = 1.0
 """How long fronts have to hear that a replica drains before it gets SIGTERM."""
@@ -47,18 +47,6 @@ class ReplicaShell(Protocol):
     def probe(self, replica: Replica) -> None:
         """Look whether the server of a replica that says nothing answers: see `probed`."""
         ...
-
-
-class Outlook(NamedTuple):
-    """What a group is on its way to."""
-
-    desired: int
-    is_settled: bool
-    """It is as wanted."""
-    is_given_up: bool
-    """It is not, and will not be until the next deploy."""
-    reason: str
-    """What keeps it, "" if nothing does."""
 
 
 class ReplicaGroup:
@@ -198,9 +186,9 @@ class ReplicaGroup:
         self._stop_some(now)
         self._start_some(now)
 
-    def outlook(self) -> Outlook:
-        """Return how far the group is from what is wanted."""
-        current = self._current()
+    def status(self) -> GroupStatus:
+        """Return how it is, and how far from what is wanted."""
+        current, scaling = self._current(), self.spec.scaling
         ready = sum(each.is_ready for each in current)
         is_settled = ready == len(self.replicas) == self.desired
         is_given_up = not is_settled and self._attempts.is_given_up
@@ -210,7 +198,39 @@ class ReplicaGroup:
         if not reason:
             waiting = (each.reason for each in current if not each.is_ready and each.reason)
             reason = next(waiting, "")
-        return Outlook(self.desired, is_settled, is_given_up, "" if is_settled else reason)
+        return GroupStatus(
+            name=self.spec.name,
+            desired=self.desired,
+            least=scaling.least,
+            most=scaling.most,
+            is_settled=is_settled,
+            is_given_up=is_given_up,
+            reason="" if is_settled else reason,
+            models=self.models,
+            replicas=tuple(map(self._status_of, self.replicas.values())),
+        )
+
+    def _status_of(self, replica: Replica) -> ReplicaStatus:
+        phase = replica.phase.value
+        if replica.is_lost or replica.is_silent:
+            phase = "lost" if replica.is_lost else "silent"
+        report = replica.report
+        return ReplicaStatus(
+            name=replica.name,
+            phase=phase,
+            is_current=replica.revision == self.revision,
+            age_s=self._clock() - replica.began_s,
+            node=report.node,
+            host=report.host,
+            http_port=report.http_port,
+            grpc_port=report.grpc_port,
+            pid=report.pid,
+            models=report.models,
+            pending=replica.load.pending,
+            rate=replica.load.rate,
+            latency_ms=replica.load.latency_ms,
+            reason=replica.reason,
+        )
 
     def _current(self) -> list[Replica]:
         return [

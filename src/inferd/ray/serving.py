@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from inferd.ray.keeper import KILL, STOP
-from inferd.ray.report import ReplicaReport, ServingState, read_load
+from inferd.ray.replica import ReplicaReport, ServingState, read_load
 from inferd.server.address import host_and_port
 
 # The server is given port 0, and says in this line which ports it got.
