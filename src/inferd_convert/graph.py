@@ -29,12 +29,6 @@ _GIVE_BOOL = frozenset(
         *("Not", "Or", "Xor"),
     )
 )
-_KEEP_TYPE = frozenset(
-    (
-        *("Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity"),
-        *("Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
-    )
-)
 _HAVE_OWN_TYPE = frozenset(
     (
         *("ArgMax", "ArgMin", "Cast", "ConstantOfShape", "DequantizeLinear", "EyeLike", "If"),
@@ -49,7 +43,6 @@ _HAVE_OWN_TYPE = frozenset(
 class Value:
     """A tensor of `graph`. `rank` is None if known only at run time; constants have an `array`.
 
-    `is_bool` is True if the tensor is known to be BOOL, which some operators do not accept.
     `datatype` is None if unknown. The operators +, -, * and / add a node to the graph; a number
     becomes a scalar of the other operand's type.
     """
@@ -58,8 +51,12 @@ class Value:
     name: str
     rank: int | None
     array: Array | None = None
-    is_bool: bool = False
     datatype: DataType | None = None
+
+    @property
+    def is_bool(self) -> bool:
+        """Whether it is known to be BOOL, which some operators do not accept."""
+        return self.datatype is DataType.BOOL
 
     @property
     def size(self) -> int | None:
@@ -115,8 +112,7 @@ class Graph:
         """Add an input of the model and return its value."""
         self._inputs.append(port)
         rank = None if port.shape is None else len(port.shape)
-        is_bool = port.datatype is DataType.BOOL
-        return Value(self, port.name, rank, is_bool=is_bool, datatype=port.datatype)
+        return Value(self, port.name, rank, datatype=port.datatype)
 
     def constant(self, array: Array) -> Value:
         """Return a constant; equal small constants are shared."""
@@ -127,9 +123,9 @@ class Graph:
             key = (*key[:2], array.tobytes())
             if key in self._small:
                 return self._small[key]
-        is_bool = array.dtype == np.bool_
         name = f"constant:{len(self._constants)}"
-        value = Value(self, name, array.ndim, array, is_bool, _datatype(array))
+        datatype = None if array.dtype == object else datatype_of(array.dtype)
+        value = Value(self, name, array.ndim, array, datatype)
         self._constants[value.name] = array
         if is_small:
             self._small[key] = value
@@ -195,12 +191,9 @@ class Graph:
         while inputs and inputs[-1] is None:  # a trailing "" would still count as an input
             inputs = inputs[:-1]
         number = len(self._nodes)
-        first = inputs[0] if inputs else None
-        is_bool = op in _GIVE_BOOL or (op in _KEEP_TYPE and first is not None and first.is_bool)
         datatype = _type_of(op, inputs)
         outputs = tuple(
-            Value(self, f"{op}:{number}.{index}", rank, is_bool=is_bool, datatype=datatype)
-            for index in range(count)
+            Value(self, f"{op}:{number}.{index}", rank, datatype=datatype) for index in range(count)
         )
         self._nodes.append(
             OnnxNode(
@@ -295,7 +288,7 @@ class Graph:
     def cast(self, value: Value, datatype: DataType) -> Value:
         """Return `value` converted to `datatype`."""
         made = self.add("Cast", value, to=onnx_type(datatype))
-        return replace(made, is_bool=datatype is DataType.BOOL, datatype=datatype)
+        return replace(made, datatype=datatype)
 
     def encode(self, outputs: Mapping[str, Value]) -> bytes:
         """Return the model that computes `outputs`, without unneeded nodes and constants."""
@@ -353,7 +346,3 @@ def _type_of(op: str, inputs: Sequence[Value | None]) -> DataType | None:
     if source is None or (op in _HAVE_OWN_TYPE and op != "Where"):
         return None
     return source.datatype
-
-
-def _datatype(array: Array) -> DataType | None:
-    return None if array.dtype == object else datatype_of(array.dtype)

@@ -6,8 +6,8 @@ from inferd.tensor.dtype import DataType
 from inferd_convert import filled
 from inferd_convert.caffe2.call import Caffe2Call
 from inferd_convert.call import Converted, Converter
+from inferd_convert.formulas import moments, place_of_extreme
 from inferd_convert.graph import Graph, Value
-from inferd_convert.reduction import moments, place_of_extreme
 
 
 def _reduce(graph: Graph, call: Caffe2Call, x: Value) -> Converted:

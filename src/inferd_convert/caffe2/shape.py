@@ -1,11 +1,16 @@
-"""Caffe2 operators that split, join and rearrange tensors, and change no element."""
+"""Caffe2 operators that split, join, rearrange and pick, and compute no element."""
+
+import numpy as np
 
 from inferd.tensor.dtype import DataType
 from inferd_convert import filled
 from inferd_convert.caffe2.call import Caffe2Call
 from inferd_convert.call import Converted, Converter
 from inferd_convert.graph import END, Graph, Value
-from inferd_convert.window import channels_first, channels_last
+from inferd_convert.image import (
+    channels_first,
+    channels_last,
+)
 
 
 def _reshape(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
@@ -156,6 +161,67 @@ def _gated(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     return a * graph.add("Sigmoid", b)
 
 
+def _gather(graph: Graph, call: Caffe2Call) -> Converted:
+    axis = call.integer("axis")
+    return _gathered_each(call, axis) if call.flag("match_outer") else _gathered(call, axis)
+
+
+def _gathered_each(call: Caffe2Call, axis: int) -> Converted:
+    """Convert Gather with match_outer: indices differ for each position before `axis`."""
+    graph, data, indices = call.graph, call.input(0), call.input(1)
+    axis = call.checked(axis, data.rank)
+    if axis < 0 or indices.rank is None or indices.rank < axis:
+        call.refuse("match_outer needs an axis and indices that have the dims before it")
+    # GatherND with batch_dims takes one index for each position, in a last dim of its own.
+    numbers = graph.unsqueeze(graph.cast(indices, DataType.INT64), (indices.rank,))
+    rank = None if data.rank is None else data.rank + indices.rank - axis - 1
+    return graph.add("GatherND", data, numbers, rank=rank, batch_dims=axis)
+
+
+def _gathered(call: Caffe2Call, axis: int) -> Converted:
+    data, indices = call.input(0), call.input(1)
+    rank = None
+    if data.rank is not None and indices.rank is not None:
+        rank = data.rank + indices.rank - 1
+    return call.graph.add("Gather", data, indices, rank=rank, axis=call.checked(axis, data.rank))
+
+
+def _top_k(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+    """Convert TopK; if there are fewer than k, values 0 and indices -1 follow, as in Caffe2."""
+    k, axis = call.integer("k"), call.axis(x.rank, -1)
+    call.refuse_if(k < 1, "its argument 'k' should be at least 1")
+    length = graph.length(x, axis)
+    count = graph.add("Min", graph.ints(k), length)
+    values, indices = graph.add_several(2, "TopK", x, count, axis=axis)
+    # As many zeros as x has dims, which may only be known at run time.
+    none = filled.full(graph, graph.shape(graph.shape(x)), np.int64(0))
+    behind = graph.add("ScatterElements", none, graph.ints(axis), graph.ints(k) - count, axis=0)
+    around = graph.join(none, behind)
+    # Only as far as k needs it: TopK itself refuses a k beyond the length.
+    values = graph.add("Pad", values, around)
+    found = graph.add("Pad", indices, around, graph.whole(-1))
+    if call.output_count < 3:
+        return values, found
+    # The third output has indices into the flattened input.
+    places = graph.add("GatherElements", filled.numbered(graph, x), indices, axis=axis)
+    places = graph.add("Pad", places, around, graph.whole(-1))
+    return values, found, graph.reshape(places, graph.ints(-1))
+
+
+def _unique(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
+    """Convert Unique: the distinct values, sorted, and for each element the index of its value."""
+    # Of the two types that Caffe2 supports, ONNX Runtime has INT64.
+    whole = graph.cast(x, DataType.INT64)
+    found, _, places, _ = graph.add_several(4, "Unique", whole, rank=1, sorted=1)
+    return graph.add("CastLike", found, x), graph.cast(places, DataType.INT32)
+
+
+def _boolean_mask(graph: Graph, call: Caffe2Call, x: Value, mask: Value) -> Converted:
+    """Convert BooleanMask: the rows for which the mask is true, and their indices."""
+    numbers = graph.add("NonZero", mask, rank=2)
+    return (graph.add("Compress", x, mask, axis=0), graph.reshape(numbers, graph.ints(-1)))
+
+
 OPERATORS: dict[str, Converter] = {
     "Reshape": _reshape,
     "Flatten": lambda graph, call, x: graph.add("Flatten", x, rank=2, axis=call.integer("axis", 1)),
@@ -178,4 +244,9 @@ OPERATORS: dict[str, Converter] = {
     "NumpyTile": lambda graph, call, x, y: graph.add("Tile", x, graph.cast(y, DataType.INT64)),
     "ChannelShuffle": _channel_shuffle,
     "Glu": _gated,
+    "Gather": _gather,
+    "BatchGather": lambda graph, call: _gathered(call, 1),
+    "TopK": _top_k,
+    "Unique": _unique,
+    "BooleanMask": _boolean_mask,
 }

@@ -1,14 +1,15 @@
-"""MXNet operators that work on each element."""
+"""MXNet operators that work on each element, or create arrays."""
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from inferd.tensor.dtype import DataType
 from inferd_convert import filled
-from inferd_convert.call import Converted, Converter, node
-from inferd_convert.elementwise import root_size, total_of, unchanged
+from inferd_convert.call import MAX_FILLED, Converted, Converter, node
+from inferd_convert.formulas import root_size, total_of, unchanged
 from inferd_convert.graph import Graph, Value, wider_rank
 from inferd_convert.mxnet.call import MxnetCall
 
@@ -44,17 +45,13 @@ def _pair(op: str) -> Converter:
 
 def _scalar(op: str, *, reverse: bool = False) -> Converter:
     def convert(graph: Graph, call: MxnetCall, x: Value) -> Converted:
-        x = _before_scalar(call, x)
+        # Integers become FP64 if the scalar is marked as real.
+        if not call.flag("is_int", default=True) and call.is_whole(x):
+            x = graph.cast(x, DataType.FP64)
         number = graph.like(x, call.number("scalar"))
         return _applied(call, op, number, x) if reverse else _applied(call, op, x, number)
 
     return convert
-
-
-def _before_scalar(call: MxnetCall, x: Value) -> Value:
-    """Return the scalar's other operand: integers become FP64 if the scalar is marked as real."""
-    is_real = not call.flag("is_int", default=True) and call.is_whole(x)
-    return call.graph.cast(x, DataType.FP64) if is_real else x
 
 
 _COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
@@ -66,6 +63,8 @@ def _applied(call: MxnetCall, op: str, a: Value, b: Value) -> Value:
     graph, rank = call.graph, wider_rank(a, b)
     if op == "Modulo":
         return _modulo(call, a, b, rank)
+    if op == "Hypotenuse":
+        return graph.add("Sqrt", graph.add("Add", a * a, b * b, rank=rank))
     if op == "NotEqual":
         equal = graph.add("Equal", a, b, rank=rank)
         return graph.add("CastLike", graph.add("Not", equal), a)
@@ -74,10 +73,6 @@ def _applied(call: MxnetCall, op: str, a: Value, b: Value) -> Value:
         return graph.add("CastLike", graph.add(op, *sides, rank=rank), a)
     result = graph.add(op, a, b, rank=rank)
     return graph.add("CastLike", result, a) if op in _COMPARISONS else result
-
-
-def _hypotenuse(graph: Graph, call: MxnetCall, a: Value, b: Value) -> Converted:
-    return graph.add("Sqrt", _applied(call, "Add", a * a, b * b))
 
 
 def _where(graph: Graph, call: MxnetCall, condition: Value, x: Value, y: Value) -> Converted:
@@ -99,11 +94,6 @@ def _modulo(call: MxnetCall, x: Value, y: Value, rank: int | None) -> Value:
     other = graph.add("Less", graph.add("Mul", rest, y, rank=rank), zero)
     rest = graph.add("Where", other, graph.add("Add", rest, y, rank=rank), rest, rank=rank)
     return graph.add("Where", graph.add("Equal", y, zero), zero, rest, rank=rank)
-
-
-def _scalar_hypotenuse(graph: Graph, call: MxnetCall, x: Value) -> Converted:
-    x = _before_scalar(call, x)
-    return graph.add("Sqrt", x * x + call.number("scalar") ** 2)
 
 
 def _of_reals(convert: Callable[[MxnetCall, Value], Value]) -> Converter:
@@ -167,12 +157,54 @@ _TWO_INPUTS = {
     "power": "Pow", "maximum": "Max", "minimum": "Min", "equal": "Equal",
     "not_equal": "NotEqual", "greater": "Greater", "greater_equal": "GreaterOrEqual",
     "lesser": "Less", "lesser_equal": "LessOrEqual", "logical_and": "And", "logical_or": "Or",
-    "logical_xor": "Xor",
+    "logical_xor": "Xor", "mod": "Modulo", "hypot": "Hypotenuse",
 }  # fmt: skip
 
 _OLD_NAMES = {f"_{name.title()}": op for name, op in _TWO_INPUTS.items() if name not in _NEW}
 
 _REVERSED = {"minus": "Sub", "div": "Div", "power": "Pow", "mod": "Modulo"}
+
+
+def _filled(graph: Graph, call: MxnetCall) -> Converted:
+    """Convert _zeros, _ones and _full.
+
+    A dim of 0 is one that MXNet infers; it becomes 1, which broadcasts to any size.
+    """
+    dims = [dim or 1 for dim in call.integers("shape")]
+    value = call.number("value") if call.op == "_full" else float(call.op == "_ones")
+    call.count_filled(dims)
+    return graph.constant(np.full(dims or [1], value).astype(_dtype(call)))
+
+
+def _dtype(call: MxnetCall) -> "np.dtype[Any]":
+    return call.element_type().numpy if call.has("dtype") else DataType.FP32.numpy
+
+
+def _arange(graph: Graph, call: MxnetCall) -> Converted:
+    start, step, repeat = call.number("start"), call.number("step", 1.0), call.integer("repeat", 1)
+    call.cannot_if(call.flag("infer_range"), "infer_range cannot be converted")
+    # As Python's range(): one number alone is the end.
+    begin, end = (start, call.number("stop")) if call.has("stop") else (0.0, start)
+    # As `not ... <`: NaN is refused, too.
+    if step == 0 or repeat < 1 or not abs((end - begin) / step) * repeat < MAX_FILLED:
+        call.refuse(f"it counts from {begin} to {end} in steps of {step}, each {repeat} times")
+    count = max(0, int(np.ceil((end - begin) / step)))
+    call.count_filled([count * repeat])
+    dtype = _dtype(call)  # MXNet counts in this type too
+    numbers = np.array(begin).astype(dtype) + np.array(step).astype(dtype) * np.arange(count)
+    return graph.constant(np.repeat(numbers, repeat).astype(dtype))
+
+
+def _arange_like(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    """Convert arange_like: a range over an axis, or over all elements."""
+    repeat = call.integer("repeat", 1)
+    call.cannot_if(repeat != 1, "repeat cannot be converted")
+    if call.has("axis"):
+        numbers = filled.places(graph, x, call.axis(x.rank, 0))
+    else:
+        numbers = filled.numbered(graph, x)
+    return graph.cast(numbers, DataType.FP32) * call.number("step", 1.0) + call.number("start")
+
 
 OPERATORS: dict[str, Converter] = {
     **{name: node(op) for name, op in _ONE_INPUT.items()},
@@ -186,10 +218,6 @@ OPERATORS: dict[str, Converter] = {
     **{f"_{name.replace('_', '')}Scalar": _scalar(op) for name, op in _OLD_NAMES.items()},
     **{f"_r{name}_scalar": _scalar(op, reverse=True) for name, op in _REVERSED.items()},
     **{f"_R{name.title()}Scalar": _scalar(op, reverse=True) for name, op in _REVERSED.items()},
-    **dict.fromkeys(("broadcast_mod", "_mod", "_Mod"), _pair("Modulo")),
-    **dict.fromkeys(("_mod_scalar", "_ModScalar"), _scalar("Modulo")),
-    **dict.fromkeys(("_hypot", "_Hypot", "broadcast_hypot"), _hypotenuse),
-    **dict.fromkeys(("_hypot_scalar", "_HypotScalar"), _scalar_hypotenuse),
     "_grad_add": _pair("Add"),
     **dict.fromkeys(("add_n", "ElementWiseSum", "_sum"), total_of),
     **dict.fromkeys(
@@ -227,4 +255,7 @@ OPERATORS: dict[str, Converter] = {
     "degrees": _of_reals(lambda call, x: x * (180 / math.pi)),
     "radians": _of_reals(lambda call, x: x * (math.pi / 180)),
     "smooth_l1": _smooth_l1,
+    **dict.fromkeys(("_zeros", "_zeros_without_dtype", "_ones", "_full"), _filled),
+    "_arange": _arange,
+    "_contrib_arange_like": _arange_like,
 }

@@ -8,13 +8,11 @@ import numpy as np
 from inferd.tensor.dtype import DataType
 from inferd_convert import filled
 from inferd_convert.call import Converted, Converter
-from inferd_convert.elementwise import SELU_ALPHA, SELU_GAMMA, gelu
+from inferd_convert.formulas import SELU_ALPHA, SELU_GAMMA, gelu, normalised
 from inferd_convert.graph import Graph, Value
-from inferd_convert.image import upsampled
+from inferd_convert.image import Window, channels_first, channels_last, mean_inside, upsampled
 from inferd_convert.mxnet.call import MxnetCall
 from inferd_convert.mxnet.shape import bounded, places_along
-from inferd_convert.reduction import normalised
-from inferd_convert.window import Window, channels_first, channels_last, mean_inside
 
 
 def _fully_connected(graph: Graph, call: MxnetCall, x: Value, weight: Value) -> Converted:

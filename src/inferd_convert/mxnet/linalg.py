@@ -5,21 +5,19 @@ from inferd_convert.graph import Graph, Value
 from inferd_convert.mxnet.call import MxnetCall
 
 
-def _turned(graph: Graph, call: MxnetCall, index: int, flag: str) -> Value:
-    matrix = call.input(index)
-    if not call.flag(flag):
-        return matrix
-    rank = matrix.rank or (3 if call.op == "batch_dot" else 2)
-    return graph.transpose(matrix, (*range(rank - 2), rank - 1, rank - 2))
+def _sides(graph: Graph, call: MxnetCall) -> list[Value]:
+    """Return the two matrices, transposed where the attributes say so."""
+    return [
+        graph.swap_last(call.input(index)) if call.flag(f"transpose_{side}") else call.input(index)
+        for index, side in enumerate("ab")
+    ]
 
 
 def _dot(graph: Graph, call: MxnetCall) -> Converted:
     ranks = [call.input(index).rank for index in (0, 1)]
     if call.op == "dot" and any(rank is not None and rank > 2 for rank in ranks):
         return _dot_of_many(call)
-    a, b = (
-        _turned(graph, call, index, f"transpose_{side}") for index, side in enumerate(("a", "b"))
-    )
+    a, b = _sides(graph, call)
     if a.rank == b.rank == 1:  # in MXNet the product of two vectors has one dim
         return graph.add("MatMul", graph.unsqueeze(a, (0,)), b, rank=1)
     if b.rank == 1 and call.op == "dot":
@@ -52,11 +50,7 @@ def _gemm(graph: Graph, call: MxnetCall) -> Converted:
     """Convert linalg_gemm2, alpha·A·B, and linalg_gemm, which adds beta·C."""
     if call.integer("axis", -2) != -2:
         call.cannot("rows along another axis than -2 cannot be converted")
-    sides = [
-        graph.swap_last(call.input(index)) if call.flag(f"transpose_{side}") else call.input(index)
-        for index, side in enumerate("ab")
-    ]
-    product = _scaled(call, graph.add("MatMul", *sides), "alpha")
+    product = _scaled(call, graph.add("MatMul", *_sides(graph, call)), "alpha")
     if call.op == "_linalg_gemm2":
         return product
     return product + _scaled(call, call.input(2), "beta")

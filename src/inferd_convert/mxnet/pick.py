@@ -2,11 +2,10 @@
 
 from inferd.tensor.dtype import DataType
 from inferd_convert.call import Converted, Converter
-from inferd_convert.elementwise import without_nan
+from inferd_convert.formulas import moments, without_nan
 from inferd_convert.graph import END, Graph, Value
 from inferd_convert.mxnet.call import MxnetCall
 from inferd_convert.mxnet.shape import axes_of, bounded, equal_parts, no_scalar, reduced
-from inferd_convert.reduction import moments
 
 
 def _pick(graph: Graph, call: MxnetCall) -> Converted:

@@ -5,9 +5,9 @@ import numpy as np
 from inferd.tensor.dtype import DataType
 from inferd_convert import filled
 from inferd_convert.call import Converted, Converter
+from inferd_convert.formulas import place_of_extreme
 from inferd_convert.graph import END, Graph, Value
 from inferd_convert.mxnet.call import MxnetCall
-from inferd_convert.reduction import place_of_extreme
 
 
 def _reshape(graph: Graph, call: MxnetCall, x: Value) -> Converted:

@@ -1,6 +1,6 @@
 import numpy as np
 
-from inferd_convert.window import Window, channels_first, channels_last
+from inferd_convert.image import Window, channels_first, channels_last
 
 
 def test_a_window_slides_over_two_dims_more_than_it_has():
