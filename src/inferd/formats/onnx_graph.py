@@ -14,7 +14,6 @@ import numpy as np
 from inferd.formats.protobuf import (
     Malformed,
     content,
-    fields,
     float32,
     float32s,
     gathered,
@@ -195,27 +194,22 @@ class OnnxFile:
 
 def read_model(data: bytes | memoryview) -> OnnxFile:
     """Return the model in `data`. Raises Malformed."""
-    count = [0]
-    graphs: list[OnnxGraph] = []
-    opsets: dict[str, int] = {}
+    reader = _Reader()
+    readers = {GRAPH: reader.graph, _OPSET: _opset, FUNCTION: reader.function}
+    found = gathered(memoryview(data), readers)
     functions: dict[tuple[str, str], Function] = {}
-    for number, _, value in fields(memoryview(data)):
-        if number == GRAPH:
-            graphs.append(_graph(view(value), 0, count))
-        elif number == _OPSET:
-            opsets.update([_opset(value)])
-        elif number == FUNCTION:
-            key, function = _function(view(value), count)
-            # Which one a runtime takes is not specified, and only one would have been looked at.
-            if key in functions:
-                msg = f"it has two functions '{key[1]}' of the domain '{key[0]}'"
-                raise Malformed(msg)
-            functions[key] = function
+    for key, function in found[FUNCTION]:
+        # Which one a runtime takes is not specified, and only one would have been looked at.
+        if key in functions:
+            msg = f"it has two functions '{key[1]}' of the domain '{key[0]}'"
+            raise Malformed(msg)
+        functions[key] = function
     # protobuf would merge the two messages, and what runs would be neither of those checked.
-    if len(graphs) > 1:
-        msg = f"it has {len(graphs)} graphs"
+    if len(found[GRAPH]) > 1:
+        msg = f"it has {len(found[GRAPH])} graphs"
         raise Malformed(msg)
-    return OnnxFile(graphs[0] if graphs else OnnxGraph(), opsets, functions, count[0])
+    graph = _last(found[GRAPH], OnnxGraph())
+    return OnnxFile(graph, dict(found[_OPSET]), functions, reader.size)
 
 
 def _domain(name: str) -> str:
@@ -224,63 +218,8 @@ def _domain(name: str) -> str:
 
 
 def _opset(value: Any) -> tuple[str, int]:
-    domain, version = "", 0
-    for number, _, one in fields(view(value)):
-        if number == 1:
-            domain = _domain(text(one))
-        elif number == 2:
-            version = integer(one)
-    return domain, version
-
-
-def _graph(data: memoryview, depth: int, count: list[int]) -> OnnxGraph:
-    if depth >= MAX_DEPTH:
-        msg = f"graphs lie in graphs, deeper than {MAX_DEPTH}"
-        raise Malformed(msg)
-    graph = OnnxGraph()
-    for number, _, value in fields(data):
-        if number == GRAPH_NODE:
-            graph.nodes.append(_node(view(value), depth, count))
-        elif number == 5:
-            name, constant = _tensor(view(value))
-            graph.constants[name] = constant
-            graph.elements[name] = constant.element
-        elif number in (11, 12, 13):
-            _take_port(graph, number, _port(view(value)))
-        elif number == 15:  # of a sparse constant nothing but its being constant is known
-            graph.constants[_sparse_name(view(value))] = Constant(())
-    return graph
-
-
-def _take_port(graph: OnnxGraph, number: int, port: GraphInput) -> None:
-    """Note an input, an output or another value of `graph`, as the field `number` says."""
-    if port.element:
-        graph.elements[port.name] = port.element
-    if number == 11:
-        graph.inputs.append(port)
-    elif number == 12:
-        graph.outputs.append(port.name)
-        graph.given.append(port)
-    if port.dims == () and number != 13:
-        graph.scalars.add(port.name)
-
-
-def _node(data: memoryview, depth: int, count: list[int]) -> RowNode:
-    # A list of one, as all graphs of the file are counted together.
-    count[0] += 1
-
-    def attribute(value: Any) -> tuple[str, Any]:
-        return _attribute(view(value), depth, count)
-
-    found = gathered(
-        data, {INPUT: _name, OUTPUT: _name, NAME: text, 4: _name, ATTRIBUTE: attribute, 7: _name}
-    )
-    name, op, domain = (_last(found[number], "") for number in (NAME, 4, 7))
-    attributes = dict(found[ATTRIBUTE])
-    if len(attributes) < len(found[ATTRIBUTE]):
-        msg = f"an operator {op} has two attributes of one name"
-        raise Malformed(msg)
-    return RowNode(op, _domain(domain), name, found[INPUT], found[OUTPUT], attributes, data)
+    found = gathered(view(value), {1: text, 2: integer})
+    return _domain(_last(found[1], "")), _last(found[2], 0)
 
 
 def _last(values: list[Any], missing: Any) -> Any:
@@ -288,28 +227,78 @@ def _last(values: list[Any], missing: Any) -> Any:
     return values[-1] if values else missing
 
 
-def _attribute(data: memoryview, depth: int, count: list[int]) -> tuple[str, Any]:
-    def graph(value: Any) -> OnnxGraph:
-        return _graph(view(value), depth + 1, count)
+class _Reader:
+    """Reads the messages that lie in one another, and counts the nodes of all: `size`."""
 
-    single = {2: float32, 3: integer, 4: text, 5: _constant, SUBGRAPH: graph, 21: _reference}
-    several = {7: _floats, 8: varints, 9: _text}
-    found = gathered(data, {1: _name, 20: integer, **single, **several})
-    name = _last(found[1], "")
-    if len(found[SUBGRAPH]) > 1:
-        msg = f"the attribute '{name}' has two graphs"
-        raise Malformed(msg)
-    # ref_attr_name: the value comes from the function's call, whatever else is written here.
-    if found[21]:
-        return name, found[21][-1]
-    # Old files do not say which field counts, and some writers leave out one with a 0.
-    kind = _FIELD_OF.get(_last(found[20], 0), 0)
-    for number in (kind,) if kind in single else single:
-        if found[number]:
-            return name, found[number][-1]
-    if kind in single:
-        return name, _ZEROS.get(kind)
-    return name, [one for number in several for some in found[number] for one in some]
+    def __init__(self) -> None:
+        self.size = 0
+        self._depth = 0
+
+    def graph(self, value: Any) -> OnnxGraph:
+        """Read a GraphProto."""
+        if self._depth >= MAX_DEPTH:
+            msg = f"graphs lie in graphs, deeper than {MAX_DEPTH}"
+            raise Malformed(msg)
+        self._depth += 1
+        ports = dict.fromkeys((11, 12, 13), _port)
+        found = gathered(view(value), {GRAPH_NODE: self.node, 5: _tensor, 15: _sparse, **ports})
+        self._depth -= 1
+        inputs, outputs, inner = (found[number] for number in ports)
+        elements = {name: constant.element for name, constant in found[5]}
+        elements |= {one.name: one.element for one in (*inputs, *outputs, *inner) if one.element}
+        return OnnxGraph(
+            found[GRAPH_NODE],
+            dict(found[5] + found[15]),
+            inputs,
+            [port.name for port in outputs],
+            outputs,
+            elements,
+            {port.name for port in (*inputs, *outputs) if port.dims == ()},
+        )
+
+    def function(self, value: Any) -> tuple[tuple[str, str], Function]:
+        """Read a FunctionProto; return its domain and name, too."""
+        self._depth += 1
+        read = {1: text, 4: _name, 5: _name, 9: _opset, 10: text, 11: self.attribute}
+        found = gathered(view(value), {FUNCTION_NODE: self.node, **read})
+        self._depth -= 1
+        key = _domain(_last(found[10], "")), _last(found[1], "")
+        nodes, opsets, defaults = found[FUNCTION_NODE], dict(found[9]), dict(found[11])
+        return key, Function(found[4], found[5], nodes, opsets, defaults)
+
+    def node(self, value: Any) -> RowNode:
+        """Read a NodeProto."""
+        self.size += 1
+        data = view(value)
+        names = dict.fromkeys((INPUT, OUTPUT, 4, 7), _name)
+        found = gathered(data, {**names, NAME: text, ATTRIBUTE: self.attribute})
+        name, op, domain = (_last(found[number], "") for number in (NAME, 4, 7))
+        attributes = dict(found[ATTRIBUTE])
+        if len(attributes) < len(found[ATTRIBUTE]):
+            msg = f"an operator {op} has two attributes of one name"
+            raise Malformed(msg)
+        return RowNode(op, _domain(domain), name, found[INPUT], found[OUTPUT], attributes, data)
+
+    def attribute(self, value: Any) -> tuple[str, Any]:
+        """Read an AttributeProto; return its name and value."""
+        single = {2: float32, 3: integer, 4: text, 5: _constant, SUBGRAPH: self.graph}
+        several = {7: _floats, 8: varints, 9: _text}
+        found = gathered(view(value), {1: _name, 20: integer, 21: text, **single, **several})
+        name = _last(found[1], "")
+        if len(found[SUBGRAPH]) > 1:
+            msg = f"the attribute '{name}' has two graphs"
+            raise Malformed(msg)
+        # ref_attr_name: the value comes from the function's call, whatever else is written here.
+        if found[21]:
+            return name, Reference(found[21][-1])
+        # Old files do not say which field counts, and some writers leave out one with a 0.
+        kind = _FIELD_OF.get(_last(found[20], 0), 0)
+        for number in (kind,) if kind in single else single:
+            if found[number]:
+                return name, found[number][-1]
+        if kind in single:
+            return name, _ZEROS.get(kind)
+        return name, [one for number in several for some in found[number] for one in some]
 
 
 _FIELD_OF = {1: 2, 2: 3, 3: 4, 4: 5, 5: SUBGRAPH, 6: 7, 7: 8, 8: 9}
@@ -319,11 +308,7 @@ _ZEROS = {2: 0.0, 3: 0, 4: ""}
 
 
 def _constant(value: Any) -> Constant:
-    return _tensor(view(value))[1]
-
-
-def _reference(value: Any) -> Reference:
-    return Reference(text(value))
+    return _tensor(value)[1]
 
 
 def _name(value: Any) -> str:
@@ -344,7 +329,8 @@ def _text(value: Any) -> list[str]:
     return [text(value)]
 
 
-def _tensor(data: memoryview) -> tuple[str, Constant]:
+def _tensor(value: Any) -> tuple[str, Constant]:
+    data = view(value)
     # 4, 5, 7 and 10 list floats, int32, int64 and doubles, 9 has bytes; with 14, all are elsewhere.
     read = {1: varints, 2: integer, 4: _some, 5: _some, 7: _some, 8: _name, 9: view, 14: integer}
     found = gathered(data, read, floats=4)
@@ -380,68 +366,35 @@ def _some(value: Any) -> Any:
     return value if isinstance(value, int) else value[: 10 * _FEW]
 
 
-def _sparse_name(data: memoryview) -> str:
-    for number, _, value in fields(data):
-        if number == 1:
-            return _tensor(view(value))[0]
-    return ""
+def _sparse(value: Any) -> tuple[str, Constant]:
+    """Return the name of a sparse constant, of which nothing but its being constant is known."""
+    values = gathered(view(value), {1: _tensor})[1]
+    return values[0][0] if values else "", Constant(())
 
 
-def _port(data: memoryview) -> GraphInput:
-    port = GraphInput("", None)
-    for number, _, value in fields(data):
-        if number == 1:
-            port.name = _name(value)
-        elif number == 2:
-            for kind, _, of_type in fields(view(value)):
-                if kind == 1:
-                    _read_tensor_type(port, view(of_type))
-                # sequence_type, map_type and optional_type of a TypeProto.
-                elif kind in (4, 5, 9):
-                    port.is_tensor = False
+def _port(value: Any) -> GraphInput:
+    found = gathered(view(value), {1: _name, 2: view})
+    # 1 is a tensor_type; 4, 5 and 9 are sequence_type, map_type and optional_type of a TypeProto.
+    kinds = gathered(_merged(found[2]), dict.fromkeys((1, 4, 5, 9), view))
+    tensor = gathered(_merged(kinds[1]), {1: integer, 2: view})
+    port = GraphInput(_last(found[1], ""), None, element=_last(tensor[1], 0))
+    port.is_tensor = not (kinds[4] or kinds[5] or kinds[9])
+    if tensor[2]:
+        sides = gathered(tensor[2][-1], {1: _dim})[1]
+        port.dims = tuple(size for size, _ in sides)
+        port.first_dim = sides[0][1] if sides else ""
     return port
 
 
-def _read_tensor_type(port: GraphInput, tensor: memoryview) -> None:
-    for number, _, shape in fields(tensor):
-        if number == 1:
-            port.element = integer(shape)
-        if number != 2:
-            continue
-        dims, names = [], []
-        for _, _, dim in fields(view(shape)):
-            size, called = -1, ""
-            for which, _, value in fields(view(dim)):
-                if which == 1:
-                    size = integer(value)
-                elif which == 2:
-                    called = text(value)
-            # Some exporters write -1, or less, for a dim that may vary.
-            dims.append(size if size >= 0 else -1)
-            names.append(called)
-        port.dims, port.first_dim = tuple(dims), names[0] if names else ""
+def _dim(value: Any) -> tuple[int, str]:
+    found = gathered(view(value), {1: integer, 2: text})
+    # Some exporters write -1, or less, for a dim that may vary.
+    return max(_last(found[1], -1), -1), _last(found[2], "")
 
 
-def _function(data: memoryview, count: list[int]) -> tuple[tuple[str, str], Function]:
-    name, domain = "", ""
-    function = Function([], [], [], {}, {})
-    for number, _, value in fields(data):
-        if number == 1:
-            name = text(value)
-        elif number == 4:
-            function.inputs.append(_name(value))
-        elif number == 5:
-            function.outputs.append(_name(value))
-        elif number == FUNCTION_NODE:
-            function.nodes.append(_node(view(value), 0, count))
-        elif number == 9:
-            function.opsets.update([_opset(value)])
-        elif number == 10:
-            domain = _domain(text(value))
-        elif number == 11:
-            attribute, found = _attribute(view(value), 0, count)
-            function.defaults[attribute] = found
-    return (domain, name), function
+def _merged(messages: list[memoryview]) -> memoryview:
+    """Return the parts of one message, which are one behind another in protobuf."""
+    return memoryview(b"".join(messages))
 
 
 def bound(node: RowNode, given: Mapping[str, object]) -> RowNode:

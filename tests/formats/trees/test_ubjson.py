@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from inferd.errors import InvalidConfig
-from inferd.formats.trees.ubjson import decode_ubjson
+from inferd.formats.trees.binary import decode_ubjson
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Ensemble: decision trees whose leaves are summed, and the ONNX model that does the same."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,6 +71,20 @@ class Ensemble:
         if self.answer == PAIR:
             return 2
         return 1 if self.answer == CLASS or self.transform == "argmax" else len(self.base)
+
+
+@contextmanager
+def refusing(kind: str) -> Iterator[None]:
+    """Raise InvalidConfig, which says that the file is no `kind`, for what its reader stumbles on.
+
+    Whatever parts of the wrong kind raise when they are read: checking each before would say it all
+    twice.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        msg = f"the file is no {kind}: {type(error).__name__} {error}"
+        raise InvalidConfig(msg) from error
 
 
 def check_trees(ensemble: Ensemble) -> None:

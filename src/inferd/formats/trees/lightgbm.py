@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from inferd.errors import InvalidConfig, Unsupported
+from inferd.errors import Unsupported
 from inferd.formats.trees.ensemble import (
     AT_MOST,
     MAX_TARGETS,
@@ -14,6 +14,7 @@ from inferd.formats.trees.ensemble import (
     Tree,
     at_most,
     category_bounds,
+    refusing,
 )
 
 _CATEGORY, _DEFAULT_LEFT = 1, 2
@@ -34,12 +35,9 @@ Section = Mapping[str, str]
 
 def read_lightgbm(content: bytes) -> Ensemble:
     """Return the model in `content`. Raises InvalidConfig, Unsupported if it cannot be exact."""
-    try:
+    with refusing("text model of LightGBM"):
         sections = _sections(content.decode())
         return _ensemble(sections[0], sections[1:])
-    except (KeyError, ValueError, IndexError, OverflowError) as error:
-        msg = f"the file is no text model of LightGBM: {type(error).__name__} {error}"
-        raise InvalidConfig(msg) from error
 
 
 def _sections(text: str) -> list[dict[str, str]]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from inferd.errors import InvalidConfig, Unsupported
+from inferd.errors import Unsupported
 from inferd.formats.trees.binary import BinaryReader
 from inferd.formats.trees.ensemble import (
     AT_MOST,
@@ -18,6 +18,7 @@ from inferd.formats.trees.ensemble import (
     Tree,
     at_most,
     category_bounds,
+    refusing,
 )
 from inferd.tensor.array import Array
 
@@ -56,11 +57,8 @@ class _Nodes(NamedTuple):
 
 def read_treelite(content: bytes) -> Ensemble:
     """Return the model in `content`. Raises InvalidConfig, Unsupported if it cannot be exact."""
-    try:
+    with refusing("checkpoint of Treelite"):
         return _ensemble(BinaryReader(content))
-    except (ValueError, LookupError, ArithmeticError) as error:
-        msg = f"the file is no checkpoint of Treelite: {type(error).__name__} {error}"
-        raise InvalidConfig(msg) from error
 
 
 def _ensemble(reader: BinaryReader) -> Ensemble:

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from inferd.errors import InvalidConfig, Unsupported
-from inferd.formats.trees.binary import BinaryReader
+from inferd.formats.trees.binary import BinaryReader, decode_ubjson
 from inferd.formats.trees.ensemble import (
     LESS,
     MAX_TARGETS,
@@ -19,8 +19,8 @@ from inferd.formats.trees.ensemble import (
     Tree,
     category_bounds,
     reached,
+    refusing,
 )
-from inferd.formats.trees.ubjson import decode_ubjson
 
 _SIGMOID = ("binary:logistic", "reg:logistic")
 _EXP = ("count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft")
@@ -43,11 +43,8 @@ _TRANSFORMS = {
 def read_xgboost(content: bytes) -> Ensemble:
     """Return the model in `content`. Raises InvalidConfig, Unsupported for other kinds of model."""
     document = _document(content)
-    try:
+    with refusing("model of XGBoost"):
         return _ensemble(document["learner"])
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        msg = f"the file is no model of XGBoost: {type(error).__name__} {error}"
-        raise InvalidConfig(msg) from error
 
 
 def _document(content: bytes) -> Any:
@@ -201,11 +198,8 @@ _STATISTICS_BYTES = 16
 
 def read_xgboost_binary(content: bytes) -> Ensemble:
     """Return the model in `content`. Raises InvalidConfig, Unsupported for other kinds of model."""
-    try:
+    with refusing("binary model of XGBoost"):
         return _binary_ensemble(BinaryReader(content.removeprefix(_MAGIC)))
-    except (ValueError, LookupError, ArithmeticError) as error:
-        msg = f"the file is no binary model of XGBoost: {type(error).__name__} {error}"
-        raise InvalidConfig(msg) from error
 
 
 def _binary_ensemble(reader: BinaryReader) -> Ensemble:
