@@ -12,7 +12,7 @@ from inferd.errors import InvalidConfig
 from inferd.repository.agent import run_agents
 from inferd.repository.local import Reading, find_model, single_model
 from inferd.repository.repositories import Repositories
-from inferd.repository.signing.signed import read_keys
+from inferd.repository.signing.keys import read_keys
 
 SIGNED = Path(__file__).parents[1] / "data/signed"
 CONTENT = b"a model"

@@ -3,7 +3,7 @@
 import pytest
 
 from inferd.errors import InvalidConfig
-from inferd.repository.cloud_url import cloud_url
+from inferd.repository.bucket import cloud_url
 
 FORMS = {
     "s3://bucket/path/to/models": ("s3", "bucket", "path/to/models", "", ""),

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from inferd.errors import InvalidConfig
-from inferd.repository.cloud_url import cloud_url
-from inferd.repository.credentials import credentials
+from inferd.repository.bucket import cloud_url, credentials
 
 S3 = cloud_url("s3://bucket/models")
 GS = cloud_url("gs://bucket/models")

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from inferd.core.interfaces import ModelFiles
-from inferd.repository.digest import content_digest, file_prints, lasting_prints
+from inferd.repository.watch import content_digest, file_prints, lasting_prints
 
 
 @pytest.fixture

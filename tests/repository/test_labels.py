@@ -4,7 +4,7 @@ import pytest
 
 from inferd.config.model import ModelConfig, ModelOutput
 from inferd.errors import InvalidConfig
-from inferd.repository.labels import MAX_LABEL_BYTES, read_labels
+from inferd.repository.contents import MAX_LABEL_BYTES, read_labels
 from inferd.tensor.dtype import DataType
 
 

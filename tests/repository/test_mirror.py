@@ -10,7 +10,7 @@ from tritonclient.utils import InferenceServerException
 
 import inferd
 from inferd.errors import InvalidConfig, NotLoadable
-from inferd.repository.cloud_url import cloud_url
+from inferd.repository.bucket import cloud_url
 from inferd.repository.repositories import Repositories
 from inferd.repository.watch import ModelWatch
 

@@ -8,7 +8,7 @@ from inferd.config.model import EnsembleStep, ModelConfig
 from inferd.engine.loading.ensemble import VERSION_0, Dependents, needs_of
 from inferd.engine.loading.homes import check_ensemble
 from inferd.errors import LoadFailed
-from inferd.repository.labels import read_labels
+from inferd.repository.contents import read_labels
 from inferd.schedulers.ensemble_parts.plan import LATEST, EnsemblePlan
 
 _STEPS = ("ensemble_scheduling", "step")

@@ -22,7 +22,7 @@ from inferd.engine.loading.lookup import finder_of, offline_backend
 from inferd.engine.loading.opening import samples_of
 from inferd.engine.loading.scheduling import as_executed, queue_policy
 from inferd.errors import InvalidConfig, Unsupported
-from inferd.repository.labels import read_labels
+from inferd.repository.contents import read_labels
 from inferd.repository.layout import files_of, placements
 from inferd.schedulers.sequence_parts.tensors import States
 

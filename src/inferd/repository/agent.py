@@ -13,8 +13,7 @@ from inferd.config.model import ModelConfig, RepositoryAgent
 from inferd.config.names import is_inside
 from inferd.config.rules.complaint import within
 from inferd.errors import InvalidConfig
-from inferd.repository.signing.keys import TrustedKeys
-from inferd.repository.signing.signed import check_signature
+from inferd.repository.signing.keys import TrustedKeys, check_signature
 
 _CHECKSUM = "checksum"
 _SIGNATURE = "signature"

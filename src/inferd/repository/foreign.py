@@ -19,7 +19,7 @@ import orjson
 
 from inferd.config.checks import CONFIG_FILE
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, ModelOutput
-from inferd.config.names import is_inside
+from inferd.config.names import is_inside, is_model_name
 from inferd.config.parameter_names import (
     ANY_INPUT_NAME,
     COLUMNS,
@@ -124,14 +124,15 @@ def _unknown(name: str, place: str, implementation: str) -> Unsupported:
 def foreign_name(folder: Path) -> str:
     """Return the model's name in MLServer's settings in `folder`, "" if they give none.
 
-    Unreadable settings give none: `read_foreign` reports what is wrong. Raises OSError.
+    Unreadable settings give none: `read_foreign` reports what is wrong.
     """
     try:
         settings = orjson.loads(_content(folder / SETTINGS_FILE))
-    except (FileNotFoundError, InvalidConfig, orjson.JSONDecodeError):
+    except (OSError, InvalidConfig, orjson.JSONDecodeError):
         return ""
     name = settings.get("name") if isinstance(settings, dict) else None
-    return name if isinstance(name, str) else ""
+    # Settings are somebody's file: a name with a slash would be part of URLs.
+    return name if isinstance(name, str) and is_model_name(name) else ""
 
 
 def nested_foreign(folder: Path, depth: int = MAX_DEPTH) -> list[Path]:
@@ -208,24 +209,23 @@ def _content(file: Path) -> bytes:
 
 def _read_settings(folder: Path) -> tuple[ModelConfig, str, int]:
     place = f"{folder.name}/{SETTINGS_FILE}"
+    return _understood(folder, _json(_content(folder / SETTINGS_FILE), place), place)
+
+
+def _json(content: bytes | str, place: str) -> Any:
     try:
-        settings = orjson.loads(_content(folder / SETTINGS_FILE))
+        return orjson.loads(content)
     except orjson.JSONDecodeError as error:
         msg = f"{place} is not JSON: {error}"
         raise InvalidConfig(msg) from error
-    return _understood(folder, settings, place)
 
 
 def _read_variables(folder: Path) -> tuple[ModelConfig, str, int]:
-    try:
-        extra = orjson.loads(os.environ.get(EXTRA_VARIABLE) or "{}")
-    except orjson.JSONDecodeError as error:
-        msg = f"the variable {EXTRA_VARIABLE} is not JSON: {error}"
-        raise InvalidConfig(msg) from error
+    extra = os.environ.get(EXTRA_VARIABLE) or "{}"
     parameters = {
         "uri": os.environ.get(URI_VARIABLE, ""),
         "version": os.environ.get(VERSION_VARIABLE, ""),
-        "extra": extra,
+        "extra": _json(extra, f"the variable {EXTRA_VARIABLE}"),
     }
     settings = {"name": os.environ.get(NAME_VARIABLE, ""), "parameters": parameters}
     return _understood(folder, settings, f"what MLSERVER_MODEL_... say of '{folder.name}'")

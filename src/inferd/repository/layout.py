@@ -148,9 +148,10 @@ def derived(
         return config
     known = platform_named(config.platform)
     if known is not None:
-        usual = replace(config, backend=config.backend or known.backend)
         return replace(
-            usual, default_model_filename=config.default_model_filename or known.filename
+            config,
+            backend=config.backend or known.backend,
+            default_model_filename=config.default_model_filename or known.filename,
         )
     backend = config.backend
     if backend or config.platform:

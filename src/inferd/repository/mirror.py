@@ -17,8 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from inferd.config.names import is_inside
 from inferd.errors import InvalidConfig, NotLoadable
-from inferd.repository.bucket import Bucket, BucketObject
-from inferd.repository.cloud_url import CloudUrl
+from inferd.repository.bucket import Bucket, BucketObject, CloudUrl
 from inferd.repository.layout import is_version
 
 FOLDERS = {

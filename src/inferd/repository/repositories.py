@@ -14,14 +14,13 @@ import msgspec
 
 from inferd.config.checks import CONFIG_FILE
 from inferd.config.model import ModelConfig
-from inferd.errors import InferdError, InvalidConfig, InvalidRequest, NotLoadable, NotUnique
+from inferd.errors import InferdError, InvalidConfig, NotLoadable, NotUnique
 from inferd.repository.bare import platform_of
-from inferd.repository.bucket import Bucket
-from inferd.repository.cloud_url import CloudUrl, cloud_url
+from inferd.repository.bucket import Bucket, CloudUrl, cloud_url
 from inferd.repository.fetch.settings import FetchSettings, fetch_settings
 from inferd.repository.fetch.url import ModelUrl, model_url
 from inferd.repository.foreign import foreign_name, is_foreign, nested_foreign
-from inferd.repository.layout import FoundModel, check_model_name
+from inferd.repository.layout import FoundModel
 from inferd.repository.local import (
     AS_USUAL,
     Reading,
@@ -122,7 +121,7 @@ class Repositories:
                 if isinstance(path, CloudUrl):
                     self._add_cloud(path)
                 elif isinstance(path, ModelUrl):
-                    self._add_fetched(path, fetching or fetch_settings(os.environ))
+                    self._add(_fetched(path, fetching or fetch_settings(os.environ)))
                 else:
                     # Links stay, as their names are what people know the place by; but ".." is no
                     # name that a model could take.
@@ -191,9 +190,6 @@ class Repositories:
         self._urls[mirror.folder] = url.text
         self._roots.append(mirror.folder)
         mirror.look()
-
-    def _add_fetched(self, url: ModelUrl, fetching: FetchSettings) -> None:
-        self._add(_fetched(url, fetching))
 
     def _add(self, path: Path) -> None:
         try:
@@ -313,18 +309,7 @@ def _places_in(repository: Path) -> Iterator[ModelPath]:
             with suppress(OSError):  # an unreadable folder is reported when it is read
                 models = nested_foreign(folder) or models
         for model in models:
-            yield ModelPath(_foreign_name(model) or folder_name(model), model, repository)
-
-
-def _foreign_name(folder: Path) -> str:
-    """Return MLServer's name for the model in `folder`, "" if the folder's name is to be used."""
-    try:
-        name = foreign_name(folder)
-        # Settings are somebody's file: a name with a slash would be part of URLs.
-        check_model_name(name)
-    except (OSError, InvalidRequest):
-        return ""
-    return name
+            yield ModelPath(foreign_name(model) or folder_name(model), model, repository)
 
 
 def _model_folders(repository: Path) -> list[Path]:

@@ -39,8 +39,7 @@ from inferd.observe.tracing.file import TraceWriter
 from inferd.observe.tracing.spans import SpanSender
 from inferd.observe.tracing.tracer import Tracer
 from inferd.repository.fetch.settings import fetch_settings
-from inferd.repository.signing.keys import TrustedKeys
-from inferd.repository.signing.signed import read_keys
+from inferd.repository.signing.keys import TrustedKeys, read_keys
 
 if TYPE_CHECKING:
     import ssl

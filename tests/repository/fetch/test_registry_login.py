@@ -7,8 +7,8 @@ import pytest
 from small_hub import basic, tar_of
 
 from inferd.errors import NotLoadable
-from inferd.repository.fetch.registry_login import RegistryLogin, stored_credentials
-from inferd.repository.fetch.web import FixedLogin
+from inferd.repository.fetch.oci import RegistryLogin, stored_credentials
+from inferd.repository.fetch.web import Login
 
 OTHERS = ("http://h/api", "https://h:444/api", "https://h.example.com/api")
 
@@ -140,7 +140,7 @@ def test_a_token_is_for_its_registry_alone(hub, place):
     assert login.answer(hub.challenge)
     assert login.header(f"{hub.url}/v2/") == "Bearer short-lived"
     assert [login.header(url) for url in OTHERS] == [""] * 3
-    fixed = FixedLogin("https://h/api", "hidden")
+    fixed = Login("https://h/api", "hidden")
     assert fixed.header("https://h:443/x") == "hidden"
     assert [fixed.header(url) for url in OTHERS] == [""] * 3
 

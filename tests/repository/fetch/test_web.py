@@ -4,7 +4,7 @@ import pytest
 
 from inferd.errors import NotLoadable
 from inferd.repository.fetch import web as module
-from inferd.repository.fetch.web import FixedLogin, NotGiven, Web
+from inferd.repository.fetch.web import Login, NotGiven, Web
 
 
 def no_wait(_seconds):
@@ -17,7 +17,7 @@ def to(place):
 
 @pytest.fixture
 def web(hub):
-    return Web(FixedLogin(hub.url, "Bearer hidden"), wait=no_wait)
+    return Web(Login(hub.url, "Bearer hidden"), wait=no_wait)
 
 
 def test_credentials_follow_to_the_same_host_and_no_other(web, hub, other_hub):
@@ -25,8 +25,8 @@ def test_credentials_follow_to_the_same_host_and_no_other(web, hub, other_hub):
     hub.answers["/a"] = to("/b")
     hub.answers["/c"] = to(f"{other_hub.url}/d")
     hub.files["/b"] = other_hub.files["/d"] = b"found"
-    assert web.document(f"{hub.url}/a").content == b"found"
-    assert web.document(f"{hub.url}/c").content == b"found"
+    assert web.document(f"{hub.url}/a") == b"found"
+    assert web.document(f"{hub.url}/c") == b"found"
     [(_, headers)] = other_hub.requests
     assert "Authorization" not in headers
 
@@ -41,7 +41,7 @@ def test_a_redirect_to_something_else_than_the_web_is_not_followed(web, hub, pla
 def test_a_redirect_from_https_to_http_is_not_followed():
     request = module.urllib.request.Request("https://h/a")
     with pytest.raises(NotGiven, match=r"'https://h/a' leads to 'http://h/b', which is no HTTPS"):
-        module._Redirects(module.Anonymous()).redirect_request(
+        module._Redirects(module.Login()).redirect_request(
             request, None, 302, "", {}, "http://h/b?key=hidden"
         )
 
@@ -63,4 +63,4 @@ def test_a_document_is_bounded(web, hub, monkeypatch):
 def test_a_document_that_breaks_off_is_asked_for_again(web, hub):
     hub.files["/a"] = b"found"
     hub.breaks = [2]
-    assert web.document(f"{hub.url}/a").content == b"found"
+    assert web.document(f"{hub.url}/a") == b"found"

@@ -5,9 +5,8 @@ import hashlib
 import pytest
 
 from inferd.errors import InvalidConfig
-from inferd.repository.signing.keys import TrustedKeys
-from inferd.repository.signing.manifest import SignedManifest, difference, read_manifest
-from inferd.repository.signing.signed import check_signature
+from inferd.repository.signing.bundle import SignedManifest, difference, read_manifest
+from inferd.repository.signing.keys import TrustedKeys, check_signature
 
 HEX = "ab" * 32
 

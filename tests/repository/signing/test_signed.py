@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from inferd.errors import InvalidConfig
-from inferd.repository.signing.signed import check_signature, read_keys
+from inferd.repository.signing.keys import check_signature, read_keys
 
 
 def check(model, pem, *names, signature=""):

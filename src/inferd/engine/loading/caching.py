@@ -12,9 +12,8 @@ from inferd.engine.loading.ensemble import find_steps
 from inferd.engine.loading.lookup import code_folder
 from inferd.engine.serving.identity import Identity, random_identity, shared_identity
 from inferd.engine.serving.served import Served
-from inferd.repository.digest import content_digest
 from inferd.repository.layout import FoundModel
-from inferd.repository.watch import NO_MARKS, Marks, marks_of
+from inferd.repository.watch import NO_MARKS, Marks, content_digest, marks_of
 
 Find = Callable[[str, str], Served]
 """Returns what serves a model's version now (Catalog.find)."""

@@ -74,12 +74,12 @@ from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
 from inferd.observe.stats import Counts, Histogram
 from inferd.observe.summary import SummaryCounts
 from inferd.repository.agent import run_agents
-from inferd.repository.digest import lasting_prints
+from inferd.repository.contents import read_labels
 from inferd.repository.fetch.settings import FetchSettings
-from inferd.repository.labels import read_labels
 from inferd.repository.layout import FoundModel, check_model_name, files_of, placements
 from inferd.repository.local import Reading
 from inferd.repository.signing.keys import TrustedKeys
+from inferd.repository.watch import lasting_prints
 from inferd.schedulers.execution.limiter import ResourceLimiter, limited
 
 log = logging.getLogger("inferd.engine")

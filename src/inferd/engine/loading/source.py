@@ -22,13 +22,12 @@ from inferd.engine.loading.ensemble import needs_of
 from inferd.engine.loading.load import Loader, LoadOptions, tell_ignored
 from inferd.engine.loading.lookup import code_folder, models_in
 from inferd.errors import InvalidConfig, InvalidRequest, NotLoadable
-from inferd.repository.digest import file_prints
 from inferd.repository.layout import FoundModel
 from inferd.repository.local import MAX_CONFIG_BYTES, OVERRIDE, Reading, find_model, is_app
 from inferd.repository.repositories import Place, Repositories, model_in
 from inferd.repository.tree import link_out
 from inferd.repository.upload import Upload, Uploads
-from inferd.repository.watch import NO_MARKS, Marks, ModelWatch, marks_of
+from inferd.repository.watch import NO_MARKS, Marks, ModelWatch, file_prints, marks_of
 
 log = logging.getLogger("inferd.engine")
 

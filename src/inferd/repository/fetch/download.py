@@ -164,9 +164,7 @@ def _difference(file: RemoteFile, part: Path) -> str:
     else:
         digest = hashlib.sha256()
     with part.open("rb") as source:
-        while chunk := source.read(CHUNK_BYTES):
-            digest.update(chunk)
-    found = digest.hexdigest()
+        found = hashlib.file_digest(source, lambda: digest).hexdigest()
     name = "SHA-256" if kind == "sha256" else "SHA-1 of git"
     return "" if found == expected else f"its {name} is {found}, expected {expected}"
 

@@ -11,10 +11,10 @@ from inferd.config.names import is_inside
 from inferd.config.options.option import BOOLEANS
 from inferd.config.platform import PLATFORMS
 from inferd.errors import NotLoadable
-from inferd.repository.fetch.settings import MAX_FILES, FetchSettings
+from inferd.repository.fetch.settings import MAX_FILES
 from inferd.repository.fetch.snapshot import RemoteFile, Snapshot
 from inferd.repository.fetch.url import ModelUrl
-from inferd.repository.fetch.web import FixedLogin, NotAnswered, NotGiven, Web
+from inferd.repository.fetch.web import Login, NotAnswered, NotGiven, Web, decoded
 
 ENDPOINT = "https://huggingface.co"
 
@@ -52,7 +52,7 @@ class _Info(msgspec.Struct):
     siblings: list[_Sibling] = []
 
 
-def hub_snapshot(url: ModelUrl, _settings: FetchSettings, environ: Mapping[str, str]) -> Snapshot:
+def hub_snapshot(url: ModelUrl, environ: Mapping[str, str]) -> Snapshot:
     """Return the files of a model on the Hub, at the commit that the revision is now.
 
     Raises NotLoadable when the Hub does not give them, must not be asked, or none is a model.
@@ -65,7 +65,7 @@ def hub_snapshot(url: ModelUrl, _settings: FetchSettings, environ: Mapping[str, 
     endpoint = (environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
     token = _token(environ)
     hint = "" if token else "; for a private model set HF_TOKEN"
-    login = FixedLogin(endpoint, f"Bearer {token}") if token else None
+    login = Login(endpoint, f"Bearer {token}") if token else None
     web = Web(login, hint)
     info = _info(web, f"{endpoint}/api/models/{url.place}/revision/", url)
     # It becomes part of URLs and of the key of the stored state.
@@ -141,7 +141,7 @@ def _info(web: Web, where: str, url: ModelUrl) -> _Info:
     try:
         # A branch may have slashes in its name, which would be further parts of the path.
         answer = web.document(f"{where}{quote(url.revision, safe='')}?blobs=true")
-        return msgspec.json.decode(answer.content, type=_Info)
+        return decoded(answer, _Info, f"'{url.shown}': the hub's answer is not as expected")
     except NotGiven as error:
         what = {
             "GatedRepo": "has terms that have to be accepted on its page first, with the account "
@@ -151,9 +151,6 @@ def _info(web: Web, where: str, url: ModelUrl) -> _Info:
         if what is None:
             raise
         msg = f"'{url.shown}' {what}"
-        raise NotLoadable(msg) from None
-    except (msgspec.MsgspecError, RecursionError):
-        msg = f"'{url.shown}': the hub's answer is not as expected"
         raise NotLoadable(msg) from None
 
 

@@ -1,16 +1,13 @@
 """Links: a model as one file, or as an archive, at a URL with a checksum."""
 
-import base64
 import netrc
 import posixpath
 from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
-from inferd.config.names import is_model_name
-from inferd.repository.fetch.settings import FetchSettings
 from inferd.repository.fetch.snapshot import FileForm, RemoteFile, Snapshot
 from inferd.repository.fetch.url import ModelUrl
-from inferd.repository.fetch.web import FixedLogin, Login, Web
+from inferd.repository.fetch.web import Login, Web, basic
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".zip")
 """The endings of what is unpacked."""
@@ -18,7 +15,7 @@ ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".zip")
 _HINT = ": put user and password into ~/.netrc"
 
 
-def link_snapshot(url: ModelUrl, _settings: FetchSettings, environ: Mapping[str, str]) -> Snapshot:
+def link_snapshot(url: ModelUrl, environ: Mapping[str, str]) -> Snapshot:
     """Return what there is at a link. Nothing is asked of the site: the checksum says it all."""
     path = unquote(urlsplit(url.place).path)
     file = posixpath.basename(path.rstrip("/")) or "model"
@@ -27,7 +24,6 @@ def link_snapshot(url: ModelUrl, _settings: FetchSettings, environ: Mapping[str,
     # .../resnet50/model.onnx says what it is in its folder.
     if name in ("", "model"):
         name = posixpath.basename(posixpath.dirname(path)) or "model"
-    name = name if is_model_name(name) else "model"
     form = FileForm.ARCHIVE if ending else FileForm.FILE
     one = RemoteFile(file, url.place, digest=f"sha256:{url.digest}", form=form)
     return Snapshot(name, url.digest, (one,), Web(_login(url.place, environ), _HINT))
@@ -46,5 +42,4 @@ def _login(url: str, environ: Mapping[str, str]) -> Login | None:
     if entry is None:
         return None
     user, _, password = entry
-    pair = base64.b64encode(f"{user}:{password}".encode()).decode()
-    return FixedLogin(url, f"Basic {pair}")
+    return Login(url, basic(user, password))

@@ -1,6 +1,5 @@
 """MLflow's model registry: which files a registered model's version is made of."""
 
-import base64
 import hashlib
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
@@ -11,12 +10,11 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from inferd.errors import InvalidConfig, NotLoadable
-from inferd.repository.bucket import Bucket, BucketObject
-from inferd.repository.cloud_url import SCHEMES, cloud_url
-from inferd.repository.fetch.settings import MAX_FILES, FetchSettings
+from inferd.repository.bucket import SCHEMES, Bucket, cloud_url
+from inferd.repository.fetch.settings import MAX_FILES
 from inferd.repository.fetch.snapshot import Arrived, RemoteFile, Snapshot
 from inferd.repository.fetch.url import ModelUrl, shown
-from inferd.repository.fetch.web import FixedLogin, Web
+from inferd.repository.fetch.web import Login, Web, basic, decoded
 
 _API = "/api/2.0/mlflow"
 _ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts"
@@ -148,17 +146,12 @@ class _Registry:
         return self._read(f"{self.base}{_API}/{call}{query}", kind)
 
     def _read(self, url: str, kind: type[_Answer]) -> _Answer:
-        try:
-            # Not strict: protobuf's JSON has 64-bit numbers as texts.
-            return msgspec.json.decode(self.web.document(url).content, type=kind, strict=False)
-        except (msgspec.MsgspecError, RecursionError):
-            msg = f"'{self._url.shown}': the registry's answer is not as expected"
-            raise NotLoadable(msg) from None
+        complaint = f"'{self._url.shown}': the registry's answer is not as expected"
+        # Not strict: protobuf's JSON has 64-bit numbers as texts.
+        return decoded(self.web.document(url), kind, complaint, strict=False)
 
 
-def mlflow_snapshot(
-    url: ModelUrl, _settings: FetchSettings, environ: Mapping[str, str]
-) -> Snapshot:
+def mlflow_snapshot(url: ModelUrl, environ: Mapping[str, str]) -> Snapshot:
     """Return the files of a version of a registered model. Raises NotLoadable, InvalidConfig."""
     registry = _Registry(url, environ)
     version = registry.version(url.place, url.revision)
@@ -204,14 +197,13 @@ def _in_bucket(
         bucket.fetch(one, Path(target))
         arrived(one.size, one.size)
 
-    # A key that ends with a slash is how consoles of clouds show an empty folder.
-    return [
-        _file(where, one) for where, one in objects.items() if not one.path.endswith("/")
-    ], fetch
-
-
-def _file(where: str, one: BucketObject) -> RemoteFile:
-    return RemoteFile(one.path, where, one.size)
+    files = [
+        RemoteFile(one.path, where, one.size)
+        for where, one in objects.items()
+        # A key that ends with a slash is how consoles of clouds show an empty folder.
+        if not one.path.endswith("/")
+    ]
+    return files, fetch
 
 
 def _check_count(count: int, url: ModelUrl) -> None:
@@ -235,11 +227,10 @@ def _identity(base: str, version: str, files: list[RemoteFile]) -> str:
     return hashlib.sha256(repr((base, version, listed)).encode()).hexdigest()
 
 
-def _login(base: str, environ: Mapping[str, str]) -> FixedLogin | None:
+def _login(base: str, environ: Mapping[str, str]) -> Login | None:
     if token := environ.get("MLFLOW_TRACKING_TOKEN"):
-        return FixedLogin(base, f"Bearer {token}")
+        return Login(base, f"Bearer {token}")
     user = environ.get("MLFLOW_TRACKING_USERNAME")
     if not user:
         return None
-    pair = f"{user}:{environ.get('MLFLOW_TRACKING_PASSWORD', '')}".encode()
-    return FixedLogin(base, f"Basic {base64.b64encode(pair).decode()}")
+    return Login(base, basic(user, environ.get("MLFLOW_TRACKING_PASSWORD", "")))

@@ -1,18 +1,161 @@
-"""OCI registries: models as artefacts, and in images, which files they are made of."""
+"""OCI registries: models as artefacts and in images, which files they are made of, and tokens."""
 
 import hashlib
+import logging
 import platform
+import re
+import subprocess
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
 from inferd.errors import NotLoadable
-from inferd.repository.fetch.registry_login import RegistryLogin
-from inferd.repository.fetch.settings import FetchSettings
 from inferd.repository.fetch.snapshot import FileForm, RemoteFile, Snapshot
 from inferd.repository.fetch.url import ModelUrl
-from inferd.repository.fetch.web import Web
+from inferd.repository.fetch.web import Login, Web, basic, decoded
+
+log = logging.getLogger("inferd.repository")
+
+_PARAMETER = re.compile(r'(\w+)="([^"]*)"')
+_HELPER_NAME = re.compile(r"[\w.-]+")
+_HELPER_S = 30
+_DOCKER_HUB = "https://index.docker.io/v1/"
+
+
+class _Auth(msgspec.Struct):
+    auth: str = ""
+    username: str = ""
+    password: str = ""
+
+
+class _Stored(msgspec.Struct, rename="camel"):
+    """The part of docker's file of credentials that is read here."""
+
+    auths: dict[str, _Auth] = {}
+    cred_helpers: dict[str, str] = {}
+    creds_store: str = ""
+
+
+class _Token(msgspec.Struct):
+    token: str = ""
+    access_token: str = ""
+
+
+class _Given(msgspec.Struct):
+    """What a credential helper prints."""
+
+    Username: str = ""
+    Secret: str = ""
+
+
+class RegistryLogin(Login):
+    """Logs in to one registry at `base`, as its challenge says, when it wants that."""
+
+    def __init__(self, host: str, base: str, environ: Mapping[str, str]) -> None:
+        super().__init__(base)
+        self._host = host
+        self._base = base
+        self._environ = environ
+
+    def answer(self, challenge: str) -> bool:
+        """Get a token, or send user and password, as the registry says. Raises NotLoadable."""
+        kind, _, rest = challenge.partition(" ")
+        # Read at each challenge, and there may be several in one download: tokens end after 60 s
+        # unless the registry says otherwise (distribution's token specification).
+        stored = stored_credentials(self._host, self._environ)
+        if kind.lower() == "basic":
+            before, self._value = self._value, stored
+            # The same again would be refused again.
+            return bool(stored) and stored != before
+        if kind.lower() != "bearer":
+            return False
+        said = dict(_PARAMETER.findall(rest))
+        realm = said.get("realm", "")
+        scheme = urlsplit(realm).scheme
+        # The challenge comes from the registry, so a realm over HTTP would send the user's password
+        # in the clear to whoever answers there.
+        if scheme != "https" and (scheme, urlsplit(self._base).scheme) != ("http", "http"):
+            msg = f"the registry {self._host} wants a login that is not over HTTPS"
+            raise NotLoadable(msg)
+        query = {name: said[name] for name in ("service", "scope") if name in said}
+        web = Web(Login(realm, stored))
+        answer = web.document(f"{realm}{'&' if '?' in realm else '?'}{urlencode(query)}")
+        token = decoded(answer, _Token, f"the registry {self._host} gives no token")
+        # The distribution's specification has both; either may be left out, and
+        # they are the same if both are there.
+        found = token.token or token.access_token
+        self._value = f"Bearer {found}"
+        # It becomes a header: a line break in it would be one in the request.
+        return bool(found) and found.isascii() and found.isprintable()
+
+
+def stored_credentials(host: str, environ: Mapping[str, str]) -> str:
+    """Return what docker, podman or oras have stored for `host`, as Authorization, or ""."""
+    # docker login stores the bare host; older versions and other tools store these URLs.
+    keys = [host, f"https://{host}", f"https://{host}/v1/", f"https://{host}/v2/"]
+    # Docker Hub has been filed under the URL of its first index ever since.
+    keys += [_DOCKER_HUB] if host == "docker.io" else []
+    for file in _files(environ):
+        try:
+            stored = msgspec.json.decode(file.read_bytes(), type=_Stored)
+        except OSError:
+            continue
+        except (msgspec.MsgspecError, RecursionError):
+            log.warning("%s cannot be read: it is not as expected", file)
+            continue
+        # A helper for the host goes before the one for all, as in docker.
+        helper = stored.cred_helpers.get(host) or stored.creds_store
+        for key in keys:
+            if (auth := stored.auths.get(key)) and (found := _basic(auth)):
+                return found
+            if helper and (found := _helped(helper, key, environ)):
+                return found
+    return ""
+
+
+def _files(environ: Mapping[str, str]) -> list[Path]:
+    home = Path(environ.get("HOME") or "~").expanduser()
+    found = [Path(environ.get("DOCKER_CONFIG") or home / ".docker") / "config.json"]
+    for variable, rest in (("REGISTRY_AUTH_FILE", ""), ("XDG_RUNTIME_DIR", "containers/auth.json")):
+        if place := environ.get(variable):
+            found.append(Path(place) / rest if rest else Path(place))
+    return found
+
+
+def _basic(auth: _Auth) -> str:
+    if auth.auth:
+        return f"Basic {auth.auth}"
+    if auth.username:
+        return basic(auth.username, auth.password)
+    return ""
+
+
+def _helped(helper: str, key: str, environ: Mapping[str, str]) -> str:
+    """Return what a credential helper, a program called docker-credential-NAME, says of a host."""
+    # It becomes the name of a program: a slash in it could lead anywhere.
+    if not _HELPER_NAME.fullmatch(helper):
+        return ""
+    # Without credentials if a helper is missing or knows nothing of
+    # the host: what is public needs none.
+    with suppress(OSError, subprocess.SubprocessError, msgspec.MsgspecError, RecursionError):
+        done = subprocess.run(
+            [f"docker-credential-{helper}", "get"],
+            input=key.encode(),
+            capture_output=True,
+            timeout=_HELPER_S,
+            env=dict(environ),
+            check=True,
+        )
+        given = msgspec.json.decode(done.stdout, type=_Given)
+        # "<token>" marks an identity token, which is exchanged and not sent as a
+        # password (docker's protocol for helpers).
+        if given.Username and given.Username != "<token>":
+            return _basic(_Auth(username=given.Username, password=given.Secret))
+    return ""
+
 
 # Docker's types beside those of the OCI: registries hand out whichever was pushed.
 _INDEXES = (
@@ -27,7 +170,6 @@ _IMAGES = (
     "application/vnd.oci.image.config.v1+json",
     "application/vnd.docker.container.image.v1+json",
 )
-_LAYERS = ("application/vnd.oci.image.layer.", "application/vnd.docker.image.rootfs.")
 # Types of layers that are tar archives end so: application/vnd.oci.image.layer.v1.tar+gzip,
 # Docker's image.rootfs.diff.tar.gzip, KitOps' model.v1.tar+gzip.
 _TARS = (".tar", ".tar+gzip", ".tar.gzip", "+tar", "+tar+gzip", "+gzip", ".tgz")
@@ -66,7 +208,7 @@ class _Manifest(msgspec.Struct, rename="camel"):
     manifests: list[_Descriptor] = []
 
 
-def oci_snapshot(url: ModelUrl, _settings: FetchSettings, environ: Mapping[str, str]) -> Snapshot:
+def oci_snapshot(url: ModelUrl, environ: Mapping[str, str]) -> Snapshot:
     """Return the files of an artefact, or the layers of an image. Raises NotLoadable."""
     host, _, repo = url.place.partition("/")
     base = base_of(host)
@@ -106,18 +248,14 @@ def _full(host: str, repo: str) -> str:
 def _manifest(web: Web, where: str, reference: str, url: ModelUrl) -> tuple[_Manifest, str]:
     """Return a manifest and its digest, which is that wanted if one is."""
     accept = ", ".join((*_MANIFESTS, *_INDEXES))
-    answer = web.document(f"{where}/manifests/{reference}", {"Accept": accept})
+    content = web.document(f"{where}/manifests/{reference}", {"Accept": accept})
     # Computed, not taken from Docker-Content-Digest: what a server says
     # of its own answer proves nothing.
-    digest = f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
     if ":" in reference and digest != reference:
         msg = f"'{url.shown}': its manifest has the digest {digest}, expected {reference}"
         raise NotLoadable(msg)
-    try:
-        return msgspec.json.decode(answer.content, type=_Manifest), digest
-    except (msgspec.MsgspecError, RecursionError):
-        msg = f"'{url.shown}': its manifest is not as expected"
-        raise NotLoadable(msg) from None
+    return decoded(content, _Manifest, f"'{url.shown}': its manifest is not as expected"), digest
 
 
 def _for_this_machine(manifests: list[_Descriptor], url: ModelUrl) -> _Descriptor:

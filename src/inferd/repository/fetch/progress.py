@@ -1,42 +1,13 @@
-"""FetchProgress: says how far a fetch is: bars where a terminal is, else lines in the log."""
+"""Progress: says how far a fetch is: bars where a terminal is, else lines in the log."""
 
 import logging
 import sys
 import time
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 log = logging.getLogger("inferd.repository")
 
 _EVERY_S = 10.0
-
-
-class FetchProgress(Protocol):
-    """What is told of a fetch, from `begin` to the end of the with statement."""
-
-    def begin(self, name: str, total: int) -> None:
-        """Say that `name` is being fetched, which has `total` bytes, 0 if that is not known."""
-
-    def advance(self, done: int, total: int) -> None:
-        """Say how many bytes of it are there, and of how many, 0 if that is not known."""
-
-    def __enter__(self) -> Self:
-        """Begin."""
-
-    def __exit__(self, *_: object) -> None:
-        """End."""
-
-
-def progress() -> FetchProgress:
-    """Return what fits where the process runs."""
-    # pythonw and some services have no stderr at all.
-    if sys.stderr is not None and sys.stderr.isatty():
-        try:
-            # An extra (inferd[terminal]): servers in containers have nobody who looks at bars.
-            import rich.progress  # noqa: F401 - looked for
-        except ImportError:
-            return LoggedProgress()
-        return BarProgress()
-    return LoggedProgress()
 
 
 class LoggedProgress:
@@ -54,12 +25,12 @@ class LoggedProgress:
         """End."""
 
     def begin(self, name: str, total: int) -> None:
-        """Log what is fetched."""
+        """Log that `name` is fetched, which has `total` bytes, 0 if that is not known."""
         self._name, self._said_s = name, time.monotonic()
         log.info("fetching '%s'%s", name, f", {size_text(total)}" if total else "")
 
     def advance(self, done: int, total: int) -> None:
-        """Log how far it is, now and then."""
+        """Log now and then how many bytes of it are there, and of how many, 0 if unknown."""
         now_s = time.monotonic()
         if now_s - self._said_s < _EVERY_S:
             return
@@ -116,6 +87,19 @@ class BarProgress:
     def advance(self, done: int, total: int) -> None:
         """Move the bar."""
         self._bars.update(self._task, completed=done, total=total or None)
+
+
+def progress() -> LoggedProgress | BarProgress:
+    """Return what fits where the process runs."""
+    # pythonw and some services have no stderr at all.
+    if sys.stderr is not None and sys.stderr.isatty():
+        try:
+            # An extra (inferd[terminal]): servers in containers have nobody who looks at bars.
+            import rich.progress  # noqa: F401 - looked for
+        except ImportError:
+            return LoggedProgress()
+        return BarProgress()
+    return LoggedProgress()
 
 
 def size_text(size: int) -> str:

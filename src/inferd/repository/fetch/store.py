@@ -27,7 +27,7 @@ from inferd.repository.fetch.mlflow import mlflow_snapshot
 from inferd.repository.fetch.oci import oci_snapshot
 from inferd.repository.fetch.progress import progress
 from inferd.repository.fetch.settings import FetchSettings
-from inferd.repository.fetch.snapshot import FileForm, RemoteFile, Snapshot
+from inferd.repository.fetch.snapshot import FileForm, Snapshot
 from inferd.repository.fetch.unpack import Unpacking
 from inferd.repository.fetch.url import ModelUrl
 from inferd.repository.fetch.web import NotAnswered
@@ -36,7 +36,7 @@ log = logging.getLogger("inferd.repository")
 
 _SIZES = "files.json"
 
-Source = Callable[[ModelUrl, FetchSettings, Mapping[str, str]], Snapshot]
+Source = Callable[[ModelUrl, Mapping[str, str]], Snapshot]
 
 SOURCES: Mapping[str, Source] = {
     "hf": hub_snapshot,
@@ -92,7 +92,7 @@ def _found(
         msg = f"'{url.shown}' has not been fetched before, and --offline forbids it now"
         raise NotLoadable(msg)
     try:
-        snapshot = SOURCES[url.scheme](url, settings, environ)
+        snapshot = SOURCES[url.scheme](url, environ)
         if not is_model_name(snapshot.name):
             # Names of hubs and registries may have characters that no model's folder can have.
             snapshot = snapshot._replace(name="model")
@@ -203,7 +203,8 @@ def _put_together(snapshot: Snapshot, files: Path, folder: Path, settings: Fetch
             # Two entries with one path: the later wins, and os.link never replaces.
             shutil.copyfile(found, target) if target.exists() else _link(found, target)
         else:
-            unpacking.unpack(found, _name_of(file), is_layer=file.form is FileForm.LAYER)
+            name = file.path or file.digest or "a file"
+            unpacking.unpack(found, name, is_layer=file.form is FileForm.LAYER)
 
 
 def _link(found: Path, target: Path) -> None:
@@ -212,10 +213,6 @@ def _link(found: Path, target: Path) -> None:
         os.link(found, target)
     except OSError:  # a file system without
         shutil.copyfile(found, target)
-
-
-def _name_of(file: RemoteFile) -> str:
-    return file.path or file.digest or "a file"
 
 
 def _complete(settings: FetchSettings, url: ModelUrl, seen: _Seen) -> Path | None:

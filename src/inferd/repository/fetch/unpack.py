@@ -77,11 +77,8 @@ class Unpacking:
                     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
                         raise _no_file(name, entry.filename)
                     path = _sound(entry.filename, name)
-                    if entry.is_dir():
-                        (self._folder / path).mkdir(parents=True, exist_ok=True)
-                    else:
-                        with _readable(partial(archive.open, entry), name) as content:
-                            self._write(path, content, entry.file_size, name)
+                    opened = None if entry.is_dir() else partial(archive.open, entry)
+                    self._put(path, opened, entry.file_size, name)
         except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
             raise _broken(name) from error
 
@@ -107,12 +104,8 @@ class Unpacking:
             # depends on all that is unpacked later.
             if not (entry.isreg() or entry.isdir()):
                 raise _no_file(name, entry.name)
-            path = _sound(path, name)
-            if entry.isdir():
-                (self._folder / path).mkdir(parents=True, exist_ok=True)
-            else:
-                with _readable(partial(archive.extractfile, entry), name) as made:
-                    self._write(path, made, entry.size, name)
+            opened = None if entry.isdir() else partial(archive.extractfile, entry)
+            self._put(_sound(path, name), opened, entry.size, name)
 
     def _is_taken_away(self, path: str, name: str) -> bool:
         """Take away what a layer's entry says is gone; return whether it is such an entry."""
@@ -136,8 +129,21 @@ class Unpacking:
             elif path not in self._fresh:
                 path.unlink(missing_ok=True)
 
-    def _write(self, path: str, content: Any, size: int, name: str) -> None:
-        file = self._folder / path
+    def _put(self, path: str, opened: Callable[[], Any] | None, size: int, name: str) -> None:
+        """Write the file whose content `opened` returns, or make a folder if it is None."""
+        if opened is None:
+            (self._folder / path).mkdir(parents=True, exist_ok=True)
+            return
+        try:
+            content = opened()
+        # Opening an entry reads its local header, which may be broken, encrypted (RuntimeError) or
+        # packed in a way that zipfile does not know (NotImplementedError).
+        except (*_BAD, NotImplementedError) as error:
+            raise _broken(name) from error
+        with content:
+            self._write(self._folder / path, content, size, name)
+
+    def _write(self, file: Path, content: Any, size: int, name: str) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         # Unlinked and made anew, not overwritten: it may share its content with a file that was
         # downloaded, through a hard link.
@@ -172,6 +178,8 @@ class _Bounded:
 
     def __init__(self, file: Any) -> None:
         self._file = file
+        self.seek = file.seek
+        self.tell = file.tell
 
     def read(self, size: int) -> bytes:
         # tarfile reads an extended header with one read of the size that the archive claims:
@@ -181,14 +189,6 @@ class _Bounded:
             raise tarfile.ReadError(msg)
         content: bytes = self._file.read(size)
         return content
-
-    def seek(self, offset: int) -> int:
-        position: int = self._file.seek(offset)
-        return position
-
-    def tell(self) -> int:
-        position: int = self._file.tell()
-        return position
 
 
 def _plain(file: IO[bytes], name: str) -> _Bounded:
@@ -216,15 +216,6 @@ def _entries(file: _Bounded, name: str) -> Iterator[tuple[tarfile.TarFile, tarfi
                 yield archive, entry
                 archive.members = []  # otherwise all are remembered
     except _BAD as error:
-        raise _broken(name) from error
-
-
-# Opening an entry reads its local header, which may be broken, encrypted (RuntimeError) or packed
-# in a way that zipfile does not know (NotImplementedError).
-def _readable(opened: Callable[[], Any], name: str) -> Any:
-    try:
-        return opened()
-    except (*_BAD, NotImplementedError) as error:
         raise _broken(name) from error
 
 

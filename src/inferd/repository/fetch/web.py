@@ -1,5 +1,6 @@
 """Web: requests over HTTP with timeouts, bounded answers, and credentials for one host alone."""
 
+import base64
 import http.client
 import logging
 import ssl
@@ -7,11 +8,15 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, TypeVar
 from urllib.parse import urlsplit
+
+import msgspec
 
 from inferd.errors import NotLoadable
 from inferd.repository.fetch.url import shown
+
+T = TypeVar("T")
 
 log = logging.getLogger("inferd.repository")
 
@@ -53,48 +58,19 @@ class NotGiven(NotLoadable):
     reason = ""  # a word of the hub's, for those who know it
 
 
-class WebDocument(NamedTuple):
-    """A whole answer."""
+class Login:
+    """Credentials: a `value` of Authorization, for requests to the host of `url` alone."""
 
-    content: bytes
-    headers: Mapping[str, str]
-
-
-class Login(Protocol):
-    """Credentials for requests to one host."""
-
-    def header(self, url: str) -> str:
-        """Return the value of Authorization for a request to `url`, "" for none."""
-
-    def answer(self, challenge: str) -> bool:
-        """Log in as WWW-Authenticate says; return whether another try is worthwhile."""
-
-
-class Anonymous:
-    """No credentials."""
-
-    def header(self, url: str) -> str:
-        """Return none."""
-        return ""
-
-    def answer(self, challenge: str) -> bool:
-        """Know no way."""
-        return False
-
-
-class FixedLogin:
-    """The same `value` of Authorization for all requests to the host of `url`."""
-
-    def __init__(self, url: str, value: str) -> None:
+    def __init__(self, url: str = "", value: str = "") -> None:
         self._origin = origin_of(url)
         self._value = value
 
     def header(self, url: str) -> str:
-        """Return the value for the one host."""
+        """Return the value of Authorization for a request to `url`, "" for none."""
         return self._value if origin_of(url) == self._origin else ""
 
     def answer(self, challenge: str) -> bool:
-        """Know no other."""
+        """Log in as WWW-Authenticate says; return whether another try is worthwhile."""
         return False
 
 
@@ -108,13 +84,13 @@ class Web:
         wait: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._login = login or Anonymous()
+        self._login = login or Login()
         self._hint = hint
         self.wait = wait
         self.clock = clock
 
-    def document(self, url: str, headers: Headers | None = None) -> WebDocument:
-        """Return the answer to a GET. Raises NotAnswered, NotGiven, NotLoadable if it is too large.
+    def document(self, url: str, headers: Headers | None = None) -> bytes:
+        """Return an answer to a GET. Raises NotAnswered, NotGiven, NotLoadable if it is too large.
 
         What fails for now is tried again.
         """
@@ -123,7 +99,6 @@ class Web:
             try:
                 with self.open(url, headers or {}) as response:
                     content = self._read(response, url)
-                    found = WebDocument(content, response.headers)
                 announced = response.headers.get("Content-Length", "")
                 # read1 takes a connection that ends early for the end of
                 # the answer, without an error.
@@ -144,7 +119,7 @@ class Web:
         if len(content) > MAX_DOCUMENT_BYTES:
             msg = f"'{shown(url)}' answers with more than {MAX_DOCUMENT_BYTES} bytes"
             raise NotLoadable(msg)
-        return found
+        return content
 
     def _read(self, response: Any, url: str) -> bytes:
         """Return the content of a document, and no more than one byte beyond what it may have."""
@@ -271,6 +246,19 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
             if value:
                 following.add_unredirected_header("Authorization", value)
         return following
+
+
+def decoded(content: bytes, kind: type[T], complaint: str, *, strict: bool = True) -> T:
+    """Return the JSON of an answer as `kind`. Raises NotLoadable, which says `complaint`."""
+    try:
+        return msgspec.json.decode(content, type=kind, strict=strict)
+    except (msgspec.MsgspecError, RecursionError):
+        raise NotLoadable(complaint) from None
+
+
+def basic(user: str, password: str) -> str:
+    """Return the value of Authorization for a user and a password (RFC 7617)."""
+    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
 
 
 def origin_of(url: str) -> tuple[str, str, int]:

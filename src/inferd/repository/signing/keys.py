@@ -1,20 +1,29 @@
-"""TrustedKeys: who may sign models: public keys, and certificates of authorities."""
+"""TrustedKeys: who may sign models, and whether a model is as they have signed it."""
 
 import hashlib
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferd.errors import InvalidConfig
-from inferd.repository.signing.bundle import SignatureBundle
+from inferd.repository.contents import read_limited
+from inferd.repository.signing.bundle import SignatureBundle, difference, read_bundle, read_manifest
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.x509 import Certificate
 
+SIGNATURE_FILE = "model.sig"
+"""The file of the signature in a model's folder; beside a bare file it is FILE.sig."""
+
+ANY_NAME = "*"
+_MAX_KEY_BYTES = 1 << 20
 _PUBLIC_KEY, _CERTIFICATE = b"-----BEGIN PUBLIC KEY-----", b"-----BEGIN CERTIFICATE-----"
 _END = b"-----END PUBLIC KEY-----"
 _MAX_CHAIN = 8
+# What OpenSSF Model Signing signs with on each curve; the bundle does not name its hash.
+_HASHES = {"secp256r1": "SHA256", "secp384r1": "SHA384", "secp521r1": "SHA512"}
 
 
 class TrustedKeys:
@@ -139,7 +148,7 @@ def _public_key(pem: bytes, place: str) -> "EllipticCurvePublicKey":
     except (ValueError, UnsupportedAlgorithm):
         msg = f"{place}: a public key in it cannot be read"
         raise InvalidConfig(msg) from None
-    if not isinstance(key, EllipticCurvePublicKey) or key.curve.name not in _hashes():
+    if not isinstance(key, EllipticCurvePublicKey) or key.curve.name not in _HASHES:
         msg = f"{place}: expected a key of the curve P-256, P-384 or P-521"
         raise InvalidConfig(msg)
     return key
@@ -155,18 +164,13 @@ def _certificates(pem: bytes, place: str) -> "list[Certificate]":
         raise InvalidConfig(msg) from None
 
 
-def _hashes() -> dict[str, str]:
-    # What OpenSSF Model Signing signs with on each curve; the bundle does not name its hash.
-    return {"secp256r1": "SHA256", "secp384r1": "SHA384", "secp521r1": "SHA512"}
-
-
 def _fits(key: "EllipticCurvePublicKey", bundle: SignatureBundle) -> bool:
     """Tell whether the holder of `key` has signed what is in `bundle`."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
 
-    name = _hashes().get(key.curve.name)
+    name = _HASHES.get(key.curve.name)
     if name is None:
         return False
     try:
@@ -242,3 +246,57 @@ def _knows_all(certificate: "Certificate") -> bool:
     return not any(
         one.critical and not isinstance(one.value, known) for one in certificate.extensions
     )
+
+
+def read_keys(files: Sequence[str], option: str) -> TrustedKeys | None:
+    """Return the keys and certificates in `files`, which `option` names; None if there are none.
+
+    Raises InvalidConfig.
+    """
+    if not files:
+        return None
+    content = b""
+    for file in files:
+        place = f"{option}: {file}"
+        try:
+            if not Path(file).is_file():  # opening a pipe would block until somebody writes
+                msg = f"{place} is no file"
+                raise InvalidConfig(msg)
+            part = read_limited(Path(file), _MAX_KEY_BYTES, place)
+        except OSError as error:
+            msg = f"{place} cannot be read: {error.strerror}"
+            raise InvalidConfig(msg) from error
+        # Each by itself first, so that a complaint names its file.
+        TrustedKeys(part, place)
+        content += part + b"\n"
+    return TrustedKeys(content, option)
+
+
+def check_signature(
+    model: Path, keys: TrustedKeys, names: Sequence[str], place: str, signature: str = ""
+) -> None:
+    """Raise InvalidConfig unless the folder or file `model` is what somebody trusted has signed.
+
+    It has to have been signed under one of `names`, or any if ANY_NAME is one: otherwise a signed
+    model could take the place of another. `signature` is the name of the file with the signature.
+    """
+    if model.is_dir():
+        file = model / (signature or SIGNATURE_FILE)
+    else:
+        # Beside a bare file there may be others, with signatures of their own.
+        file = model.with_name(f"{model.name}.sig")
+    try:
+        bundle = read_bundle(file, place)
+        if problem := keys.problem(bundle):
+            msg = f"{place}: {problem}"
+            raise InvalidConfig(msg)
+        manifest = read_manifest(bundle.payload, place)
+        if manifest.name not in names and ANY_NAME not in names:
+            msg = f"{place}: it was signed as '{manifest.name[:200]}', expected '{names[0]}'"
+            raise InvalidConfig(msg)
+        if found := difference(manifest, model, file):
+            msg = f"{place}: {found}"
+            raise InvalidConfig(msg)
+    except OSError as error:
+        msg = f"{place}: a file cannot be read: {error.strerror}"
+        raise InvalidConfig(msg) from error
