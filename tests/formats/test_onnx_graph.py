@@ -5,7 +5,13 @@ import pytest
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from inferd.formats.onnx_graph import INT64, MAX_DEPTH, OnnxGraph, Reference, read_model
-from inferd.formats.protobuf import Malformed, bytes_field, text_field
+from inferd.formats.protobuf import (
+    Malformed,
+    bytes_field,
+    packed_field,
+    text_field,
+    varint_field,
+)
 
 
 def graph_of(*nodes, inputs=(), constants=()):
@@ -38,6 +44,16 @@ def test_scalars_are_told_from_what_has_no_rank():
     inputs = [helper.make_tensor_value_info(*one) for one in (("s", kind, []), ("u", kind, None))]
     inputs.append(helper.make_tensor_value_info("v", kind, ["n"]))
     assert read(inputs=inputs).graph.scalars == {"s"}
+
+
+def test_integers_written_with_more_bits_than_they_have_lose_those():
+    # As C++ reads them; protobuf writes a negative int32 with 64 bits, too.
+    numbers = [1 << 40 | 7, -2]
+    tensor = [packed_field(1, [2]), varint_field(2, TensorProto.INT32), packed_field(5, numbers)]
+    data = b"".join(bytes_field(7, *bytes_field(5, *tensor, text_field(8, "w"))))
+    constant = read_model(data).graph.constants["w"]
+    assert constant.numbers == (7, -2)
+    assert constant.integers().tolist() == [7, -2]
 
 
 def test_the_type_of_an_attribute_tells_which_field_counts():

@@ -71,21 +71,10 @@ class Constant:
 
         Raises Malformed.
         """
-        if self.element not in (INT32, INT64):
+        if self.element not in (INT32, INT64) or min(self.dims, default=0) < 0:
             return None
-        found = gathered(self.data, {5: varints, 7: varints, 9: content, 14: integer})
-        if _last(found[14], 0):
-            return None
-        dtype = np.dtype(_DTYPES[self.element])
-        raw: bytes | None = _last(found[9], None)
-        if raw is None:
-            listed = found[_LISTED[self.element][0]]
-            array = np.array([one for some in listed for one in some], dtype)
-        else:
-            # Cut to whole elements; that there are too few shows in the comparison below.
-            array = np.frombuffer(raw[: len(raw) // dtype.itemsize * dtype.itemsize], dtype)
-        fits = array.size == prod(self.dims) and min(self.dims, default=0) >= 0
-        return array.reshape(self.dims) if fits else None
+        array = _elements(self.data, self.element, prod(self.dims))
+        return None if array is None else array.reshape(self.dims)
 
 
 @dataclass(slots=True)
@@ -331,24 +320,39 @@ def _text(value: Any) -> list[str]:
 
 def _tensor(value: Any) -> tuple[str, Constant]:
     data = view(value)
-    # 4, 5, 7 and 10 list floats, int32, int64 and doubles, 9 has bytes; with 14, all are elsewhere.
-    read = {1: varints, 2: integer, 4: _some, 5: _some, 7: _some, 8: _name, 9: view, 14: integer}
-    found = gathered(data, read, floats=4)
-    name, kind, raw = (_last(found[number], None) for number in (8, 2, 9))
+    found = gathered(data, {1: varints, 2: integer, 8: _name})
     dims = tuple(dim for some in found[1] for dim in some)
-    constant = Constant(dims, element=kind or 0, data=data)
-    count = prod(dims)
+    constant = Constant(dims, element=_last(found[2], 0), data=data)
+    if constant.element in _DTYPES and prod(dims) <= _FEW:
+        array = _elements(data, constant.element, prod(dims))
+        constant.numbers = None if array is None else tuple(array.tolist())
+    return _last(found[8], ""), constant
+
+
+def _elements(data: memoryview, element: int, count: int) -> Array | None:
+    """Return the numbers of a TensorProto; None if there are not `count`, or they are elsewhere."""
+
+    # A varint has ten bytes at most, so this holds all the numbers that are wanted.
+    def some(value: Any) -> Any:
+        return value if isinstance(value, int) else value[: 10 * max(count, 1)]
+
+    found = gathered(data, {4: some, 5: some, 7: some, 9: view, 14: integer}, floats=4)
     # 14 is data_location: 1 means that the numbers are in another file.
-    if _last(found[14], 0) or count > _FEW or kind not in _DTYPES:
-        return name or "", constant
-    if raw is not None and len(raw) == count * np.dtype(_DTYPES[kind]).itemsize:
-        constant.numbers = tuple(np.frombuffer(content(raw), _DTYPES[kind]).tolist())
-    elif raw is None and kind in _LISTED:
-        field, numbers = _LISTED[kind]
-        listed = [number for some in found[field] for number in numbers(some)]
-        if len(listed) == count:
-            constant.numbers = tuple(listed)
-    return name or "", constant
+    if _last(found[14], 0):
+        return None
+    dtype = np.dtype(_DTYPES[element])
+    if found[9]:
+        # Cut to whole elements; that there are too few shows in the comparison below.
+        raw = found[9][-1]
+        array = np.frombuffer(raw[: len(raw) // dtype.itemsize * dtype.itemsize], dtype)
+    elif element in _LISTED:
+        field, numbers = _LISTED[element]
+        listed = [one for value in found[field] for one in numbers(value)]
+        # In steps, as an INT32 may be written with more bits, which C cuts off.
+        array = np.array(listed).astype(dtype)
+    else:
+        return None
+    return array if array.size == count else None
 
 
 _LISTED: dict[int, tuple[int, Callable[[Any], Any]]] = {
@@ -358,12 +362,6 @@ _LISTED: dict[int, tuple[int, Callable[[Any], Any]]] = {
     9: (5, varints),
 }
 """TensorProto.DataType -> the field that lists the numbers, and how to read it."""
-
-
-def _some(value: Any) -> Any:
-    """Return a field that lists numbers, without those beyond what is read of a constant."""
-    # A varint has ten bytes at most, so this holds all the numbers that are read.
-    return value if isinstance(value, int) else value[: 10 * _FEW]
 
 
 def _sparse(value: Any) -> tuple[str, Constant]:
