@@ -152,9 +152,7 @@ _MOST_NUMBERS = 256
 """Tensors with more elements are not computed."""
 
 
-def _plus(one: Number, other: Number) -> Number:
-    if not isinstance(one, Size) or not isinstance(other, Size):
-        return None
+def _plus(one: Size, other: Size) -> Size | None:
     if one.number == 0 or other.number == 0:
         return other if one.number == 0 else one
     # 2*n + 3*n is 5*n; n + m is no product, and nothing here can hold it.
@@ -163,22 +161,11 @@ def _plus(one: Number, other: Number) -> Number:
     return None
 
 
-def _minus(one: Number, other: Number) -> Number:
-    if one is not None and one == other:
-        return Size(0)
-    negative = Size(-other.number, other.letters) if isinstance(other, Size) else None
-    return _plus(one, negative)
+def _minus(one: Size, other: Size) -> Size | None:
+    return _plus(one, Size(-other.number, other.letters))
 
 
-def _product(one: Number, other: Number) -> Number:
-    if isinstance(one, Size) and isinstance(other, Size):
-        return times(one, other)
-    return None
-
-
-def _quotient(one: Number, other: Number) -> Number:
-    if not isinstance(one, Size) or not isinstance(other, Size):
-        return None
+def _quotient(one: Size, other: Size) -> Size | None:
     exact = over(one, other)
     if exact is None and not one.letters and not other.letters and other.number:
         quotient = abs(one.number) // abs(other.number)  # towards 0, as integers are divided
@@ -186,17 +173,15 @@ def _quotient(one: Number, other: Number) -> Number:
     return exact
 
 
-def _remainder(one: Number, other: Number) -> Number:
-    if not isinstance(one, Size) or not isinstance(other, Size) or not other.number:
+def _remainder(one: Size, other: Size) -> Size | None:
+    if not other.number:
         return None
     if one.letters or other.letters:
         return Size(0) if over(one, other) is not None else None
     return Size(one.number % other.number)
 
 
-def _equal(one: Number, other: Number) -> Number:
-    if not isinstance(one, Size) or not isinstance(other, Size):
-        return None
+def _equal(one: Size, other: Size) -> Size | None:
     if one == other:
         return Size(1)
     # A length is never negative, so it differs from any number that is; and from one of which it
@@ -208,12 +193,8 @@ def _equal(one: Number, other: Number) -> Number:
     return None
 
 
-def _chosen(choose: Callable[[int, int], int], one: Number, other: Number) -> Number:
-    if one is not None and one == other:
-        return one
-    if not isinstance(one, Size) or not isinstance(other, Size) or one.letters or other.letters:
-        return None
-    return Size(choose(one.number, other.number))
+def _chosen(choose: Callable[[int, int], int], one: Size, other: Size) -> Size | None:
+    return None if one.letters or other.letters else Size(choose(one.number, other.number))
 
 
 def counted(shape: Sizes | None, numbers: Sequence[Number] | None, *, counts: bool) -> RowTensor:
@@ -225,7 +206,20 @@ def counted(shape: Sizes | None, numbers: Sequence[Number] | None, *, counts: bo
     return RowTensor(shape, numbers=tuple(numbers), counts=counts)
 
 
-def _of_lengths(compute: Callable[[Number, Number], Number]) -> Rule:
+def _of_lengths(
+    compute: Callable[[Size, Size], Size | None],
+    of_equal: Callable[[Number], Number] | None = None,
+) -> Rule:
+    """Return the rule of what computes lengths so; of equal numbers, also others, by `of_equal`."""
+
+    def computed(one: Number, other: Number) -> Number:
+        made: Number = None
+        if of_equal is not None and one is not None and one == other:
+            made = of_equal(one)
+        elif isinstance(one, Size) and isinstance(other, Size):
+            made = compute(one, other)
+        return None if isinstance(made, Size) and abs(made.number) >= _MOST else made
+
     def rule(call: RowCall) -> RowTensor:
         taken = call.taken
         result = broadcast(call, *taken)
@@ -238,15 +232,10 @@ def _of_lengths(compute: Callable[[Number, Number], Number]) -> Rule:
         numbers = rows[0]
         for others in rows[1:]:
             both = zip(numbers, others, strict=True)
-            numbers = [_in_range(compute(one, other)) for one, other in both]
+            numbers = [computed(one, other) for one, other in both]
         return counted(result.shape, numbers, counts=result.counts)
 
     return rule
-
-
-def _in_range(number: Number) -> Number:
-    is_out = isinstance(number, Size) and abs(number.number) >= _MOST
-    return None if is_out else number
 
 
 def aligned(values: Sequence[RowTensor]) -> list[list[Number]] | None:
@@ -389,13 +378,13 @@ RULES: Rules = {
     **named(_dropout, "Dropout"),
     **named(_quantized, "QuantizeLinear", "DequantizeLinear"),
     **named(_of_lengths(_plus), "Add"),
-    **named(_of_lengths(_minus), "Sub"),
-    **named(_of_lengths(_product), "Mul"),
+    **named(_of_lengths(_minus, lambda _: Size(0)), "Sub"),
+    **named(_of_lengths(times), "Mul"),
     **named(_of_lengths(_quotient), "Div"),
     **named(_of_lengths(_remainder), "Mod"),
     **named(_of_lengths(_equal), "Equal"),
-    **named(_of_lengths(partial(_chosen, min)), "Min"),
-    **named(_of_lengths(partial(_chosen, max)), "Max"),
+    **named(_of_lengths(partial(_chosen, min), lambda one: one), "Min"),
+    **named(_of_lengths(partial(_chosen, max), lambda one: one), "Max"),
     **named(_where, "Where"),
     **named(_constant, "Constant"),
     **named(_constant_of_shape, "ConstantOfShape"),
