@@ -5,8 +5,7 @@ from contextlib import closing
 from types import ModuleType
 
 from inferd.backends.tensorrt.device import Device, find_device
-from inferd.backends.tensorrt.plan import TensorrtPlan, load_plan, tensorrt
-from inferd.backends.tensorrt.run import PlanRun
+from inferd.backends.tensorrt.plan import PlanRun, TensorrtPlan, load_plan, tensorrt
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on
 from inferd.config.parameter_names import ALLOW_NATIVE
