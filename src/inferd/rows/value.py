@@ -163,9 +163,9 @@ class RowTensor:
 
     def narrowed(self, gone: Collection[int]) -> "RowTensor":
         """Return a tensor computed of this one, without dims other than the batch."""
-        dims = tuple(size for n, size in enumerate(self.dims) if n not in gone)
-        # `and` keeps both None, and 0: nothing can have gone before dim 0.
-        return self.shaped(dims, self.axis and self.axis - sum(n < self.axis for n in gone))
+        left = [n for n in range(self.rank) if n not in gone]
+        axis = None if self.axis is None else left.index(self.axis)
+        return self.shaped(tuple(self.dims[n] for n in left), axis)
 
     def sizes(self) -> list[Size] | None:
         """Return the numbers in a tensor of lengths, None if one is not known."""
