@@ -2,14 +2,15 @@
 
 import json
 
+import msgspec
 from bench_results import UNKNOWN, point, run
 
-from inferd.bench.result import as_json, from_json
+from inferd.bench.result import RunResult, as_json
 
 
 def test_a_document_is_read_again():
     result = run(point("1", errors={"x": 2}), point("2", verdict=UNKNOWN))
-    assert from_json(as_json(result)) == result
+    assert msgspec.json.decode(as_json(result), type=RunResult) == result
     assert result.points[0].error_count == 2
 
 

@@ -1,7 +1,5 @@
 """What was measured: a result for each point, as tables, pages and JSON have it."""
 
-from typing import Any
-
 import msgspec
 
 from inferd.bench.figures import Distribution
@@ -62,9 +60,3 @@ class RunResult(msgspec.Struct, frozen=True):
 def as_json(result: RunResult) -> bytes:
     """Return a result as JSON."""
     return msgspec.json.encode(result) + b"\n"
-
-
-def from_json(content: bytes) -> RunResult:
-    """Return a result from JSON. Raises msgspec.MsgspecError."""
-    found: Any = msgspec.json.decode(content, type=RunResult)
-    return found  # type: ignore[no-any-return]

@@ -10,7 +10,7 @@ from inferd.client.connection.http1 import RestConnection
 from inferd.client.connection.http2 import GrpcConnection
 from inferd.client.connection.stream import ClientTransport
 from inferd.client.errors import ClientError
-from inferd.client.failures import as_client_error, client_errors
+from inferd.client.failures import as_client_error
 from inferd.client.settings import ClientSettings
 
 # Less than the 60 s after which AWS's load balancers drop what is idle, and nginx's 75 s.
@@ -42,38 +42,51 @@ class ConnectionPool:
 
     async def ask(self, call: ClientCall[object], fields: str, deadline: float) -> ServerAnswer:
         """Send `call` with the header lines `fields`, and return the answer. Raises ClientError."""
-        await self._slots.take(deadline)
-        connection = None
+        connection = await self.lend(deadline)
+        is_usable = False
         try:
-            # Within the try: a slot that was taken is given back whatever happens.
-            connection = await self._connection(deadline)
             answer = await connection.ask(call, fields)
-            self._put_back(connection)
-            connection = None
+            is_usable = True
         except OSError as error:
             raise as_client_error(error) from None
         finally:
-            if connection is not None:
-                # After any error the state of the connection is unknown, and an answer that comes
-                # late would be taken for the next one's.
-                connection.stream.close()
-            self._slots.give_back()
+            # After any error the state of the connection is unknown, and an answer that comes late
+            # would be taken for the next one's.
+            self.give_back(connection, is_usable=is_usable)
         return answer
 
     async def lend(self, deadline: float) -> Connection:
         """Return a connection, to be given back. Raises ClientError."""
         await self._slots.take(deadline)
         try:
-            with client_errors():
-                return await self._connection(deadline)
-        except BaseException:
+            if self._is_closed:
+                msg = "the client is closed"
+                raise ClientError(msg)
+            now = time.monotonic()
+            while self._free:
+                try:
+                    since, connection = self._free.pop()
+                except IndexError:  # another thread was faster
+                    break
+                stream = connection.stream
+                stream.deadline = deadline
+                # An asyncio client may be used in one event loop after another.
+                is_fresh = now - since < _IDLE_S and stream.is_here()
+                if is_fresh and (connection.is_quiet() or await connection.is_usable()):
+                    return connection
+                stream.close()
+            return await self._new(deadline)
+        except BaseException as error:
+            # A slot that was taken is given back whatever happens.
             self._slots.give_back()
+            if isinstance(error, OSError):
+                raise as_client_error(error) from None
             raise
 
     def give_back(self, connection: Connection, *, is_usable: bool) -> None:
         """Take back what `lend` returned."""
-        if is_usable:
-            self._put_back(connection)
+        if is_usable and connection.is_reusable and not self._is_closed:
+            self._free.append((time.monotonic(), connection))
         else:
             connection.stream.close()
         self._slots.give_back()
@@ -84,23 +97,7 @@ class ConnectionPool:
         while self._free:
             self._free.pop()[1].stream.close()
 
-    async def _connection(self, deadline: float) -> Connection:
-        if self._is_closed:
-            msg = "the client is closed"
-            raise ClientError(msg)
-        now = time.monotonic()
-        while self._free:
-            try:
-                since, connection = self._free.pop()
-            except IndexError:  # another thread was faster
-                break
-            stream = connection.stream
-            stream.deadline = deadline
-            # An asyncio client may be used in one event loop after another.
-            is_fresh = now - since < _IDLE_S and stream.is_here()
-            if is_fresh and (connection.is_quiet() or await connection.is_usable()):
-                return connection
-            stream.close()
+    async def _new(self, deadline: float) -> Connection:
         stream = await self._open_stream(self._settings, deadline)
         stream.deadline = deadline
         connection = self._kind(stream, self._settings)
@@ -110,12 +107,6 @@ class ConnectionPool:
             stream.close()
             raise
         return connection
-
-    def _put_back(self, connection: Connection) -> None:
-        if connection.is_reusable and not self._is_closed:
-            self._free.append((time.monotonic(), connection))
-        else:
-            connection.stream.close()
 
 
 # Weak, so that a client which is not closed can still be collected.
