@@ -1,12 +1,12 @@
 """The requests of a run, as they are sent: inputs become messages of REST or gRPC, once."""
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from inferd.bench.plan import PLACEHOLDER, Address, Message, Plan, varint
 from inferd.bench.shared import Places
 from inferd.client.headers import HeaderLines
+from inferd.client.incoming import PREFIX
 from inferd.client.outgoing import header_block, timeout_text
 from inferd.client.protocol import protocol_of
 from inferd.client.settings import ClientSettings
@@ -15,7 +15,6 @@ from inferd.core.request import Sequence as RequestSequence
 from inferd.errors import InvalidRequest
 from inferd.tensor.tensor import Parameters, Tensor
 
-_PREFIX: Final = struct.Struct(">BL")  # of a message of gRPC: compressed or not, its length
 _STREAM_S: Final = 1e7  # one stream has all requests of a connection
 
 
@@ -109,7 +108,7 @@ def _encoder(settings: ClientSettings, wanted: WantedRequest) -> _Encode:
             scheme = "https" if target.is_tls else "http"
             limit = timeout_text(_STREAM_S if wanted.stream else settings.timeout_s)
             block = header_block(scheme, target.authority, call.path, fields + own, limit)
-            return block, _PREFIX.pack(0, len(body)) + body
+            return block, PREFIX.pack(0, len(body)) + body
         head = (
             f"POST {target.path}{call.path} HTTP/1.1\r\nHost: {target.authority}\r\n{fields}{own}"
             f"Content-Length: {len(body)}\r\n\r\n"

@@ -1,6 +1,7 @@
 """GrpcCalls: the calls of V2 over gRPC, and what their answers mean; no input or output."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
@@ -58,31 +59,27 @@ class GrpcCalls:
 
     def live(self) -> ClientCall[bool]:
         """Whether the server is live."""
-        # A local name, since the function is called later, in the lambda.
-        read = messages.decode_live
-        return _health("ServerLive", b"", lambda answer: read(bytes(answer.body)))
+        return _call("ServerLive", b"", messages.decode_live, is_health=True)
 
     def ready(self) -> ClientCall[bool]:
         """Whether the server is ready."""
-        read = messages.decode_ready
-        return _health("ServerReady", b"", lambda answer: read("ServerReady", bytes(answer.body)))
+        decode = partial(messages.decode_ready, "ServerReady")
+        return _call("ServerReady", b"", decode, is_health=True)
 
     def model_ready(self, model: str, version: str) -> ClientCall[bool]:
         """Whether a model is ready."""
         message = messages.encode_model_request("ModelReady", model, version)
-        read = messages.decode_ready
-        return _health("ModelReady", message, lambda answer: read("ModelReady", bytes(answer.body)))
+        decode = partial(messages.decode_ready, "ModelReady")
+        return _call("ModelReady", message, decode, is_health=True)
 
     def server_metadata(self) -> ClientCall[ServerMetadata]:
         """Name, version and extensions of the server."""
-        read = messages.decode_server_metadata
-        return _call("ServerMetadata", b"", lambda answer: read(bytes(answer.body)))
+        return _call("ServerMetadata", b"", messages.decode_server_metadata)
 
     def metadata(self, model: str, version: str) -> ClientCall[ModelMetadata]:
         """Inputs and outputs of a model."""
         message = messages.encode_model_request("ModelMetadata", model, version)
-        read = messages.decode_model_metadata
-        return _call("ModelMetadata", message, lambda answer: read(bytes(answer.body)))
+        return _call("ModelMetadata", message, messages.decode_model_metadata)
 
     def config(self, model: str, version: str) -> ClientCall[JsonObject]:
         """The configuration of a model."""
@@ -92,8 +89,7 @@ class GrpcCalls:
     def statistics(self, model: str, version: str) -> ClientCall[list[ModelStatistics]]:
         """The statistics of a model, or of all."""
         message = encode_statistics_request(model, version)
-        read = decode_statistics_message
-        return _call("ModelStatistics", message, lambda answer: read(bytes(answer.body)))
+        return _call("ModelStatistics", message, decode_statistics_message)
 
     def index(self, *, ready: bool) -> ClientCall[list[IndexEntry]]:
         """The models of the repository."""
@@ -192,14 +188,21 @@ class GrpcCalls:
         return error
 
 
-def _health(rpc: str, message: bytes, read: Callable[[ServerAnswer], bool]) -> ClientCall[bool]:
-    return ClientCall(_SERVICE + rpc, read, [message] if message else [], is_health=True)
-
-
 def _call(
-    rpc: str, message: bytes, read: Callable[[ServerAnswer], T], *, is_safe: bool = True
+    rpc: str,
+    message: bytes,
+    decode: Callable[[bytes], T],
+    *,
+    is_safe: bool = True,
+    is_health: bool = False,
 ) -> ClientCall[T]:
-    return ClientCall(_SERVICE + rpc, read, [message] if message else [], is_safe=is_safe)
+    return ClientCall(
+        _SERVICE + rpc,
+        lambda answer: decode(bytes(answer.body)),
+        [message] if message else [],
+        is_safe=is_safe,
+        is_health=is_health,
+    )
 
 
 def _texts(value: Any) -> list[str]:
@@ -223,7 +226,7 @@ def _log_choice(name: str, value: Any) -> str:
         raise InvalidRequest(msg) from None
 
 
-def _read_nothing(_answer: ServerAnswer) -> None:
+def _read_nothing(_message: bytes) -> None:
     return None
 
 
@@ -232,8 +235,8 @@ def _no_answer(_answer: ServerAnswer) -> InferResponse:
     raise BadAnswer(msg)
 
 
-def _read_index(answer: ServerAnswer) -> list[IndexEntry]:
-    rows = parse_answer("inference.RepositoryIndexResponse", bytes(answer.body)).models
+def _read_index(message: bytes) -> list[IndexEntry]:
+    rows = parse_answer("inference.RepositoryIndexResponse", message).models
     return [IndexEntry(row.name, row.version, _state(row.state), row.reason) for row in rows]
 
 
@@ -246,8 +249,8 @@ def _state(text: str) -> ModelState | None:
         return ModelState.UNKNOWN
 
 
-def _read_config(answer: ServerAnswer) -> JsonObject:
-    config = parse_answer("inference.ModelConfigResponse", bytes(answer.body)).config
+def _read_config(message: bytes) -> JsonObject:
+    config = parse_answer("inference.ModelConfigResponse", message).config
     found: JsonObject = _plain(config)
     return found
 
@@ -281,8 +284,8 @@ def _named(field: Any, value: Any) -> Any:
     return _plain(value)
 
 
-def _read_trace_settings(answer: ServerAnswer) -> JsonObject:
-    rows = parse_answer("inference.TraceSettingResponse", bytes(answer.body)).settings
+def _read_trace_settings(message: bytes) -> JsonObject:
+    rows = parse_answer("inference.TraceSettingResponse", message).settings
     # The one setting that has several values in REST.
     many = ("trace_level",)
     return {
@@ -291,8 +294,8 @@ def _read_trace_settings(answer: ServerAnswer) -> JsonObject:
     }
 
 
-def _read_log_settings(answer: ServerAnswer) -> JsonObject:
-    rows = parse_answer("inference.LogSettingsResponse", bytes(answer.body)).settings
+def _read_log_settings(message: bytes) -> JsonObject:
+    rows = parse_answer("inference.LogSettingsResponse", message).settings
     return {name: decode_parameter(row) for name, row in rows.items()}
 
 

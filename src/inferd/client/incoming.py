@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from inferd.http.h2 import frames
 
@@ -13,26 +13,18 @@ PREFIX: Final = struct.Struct(">BL")
 _LEAST: Final = 3 * frames.HEADER_BYTES + PREFIX.size + 2
 
 
-class WholeAnswer(NamedTuple):
-    """An answer of one message; `end` is where it ends in the buffer."""
-
-    head: dict[str, str]
-    trailers: dict[str, str]
-    body: bytearray
-    end: int
-
-
 def whole_answer(
     buffer: bytearray,
     at: int,
     end: int,
     stream_id: int,
     known: Mapping[bytes, dict[str, str]],
-) -> WholeAnswer | None:
+) -> tuple[dict[str, str], dict[str, str], bytearray, int] | None:
     """Return the answer to `stream_id` in `buffer[at:end]` if it is of the usual kind.
 
     That is, it is all there: HEADERS, DATA with one message, HEADERS, each whole in one frame, with
-    header blocks that are `known`. Otherwise return None; frames are then read one by one.
+    header blocks that are `known`. Returned are its head, its trailers, its message, and where it
+    ends in the buffer. Otherwise return None; frames are then read one by one.
     """
     # A length beyond 65535, in the first of its three bytes, is none of an answer's head.
     if end - at < _LEAST or buffer[at] or buffer[at + 3] != frames.HEADERS:
@@ -59,7 +51,7 @@ def whole_answer(
     trailers = known.get(bytes(buffer[last + frames.HEADER_BYTES : stop]))
     if head is None or trailers is None:
         return None
-    return WholeAnswer(head, trailers, buffer[body:last], stop)
+    return head, trailers, buffer[body:last], stop
 
 
 _LAST_FLAGS: Final = frames.END_HEADERS | frames.END_STREAM

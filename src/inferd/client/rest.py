@@ -79,11 +79,11 @@ class RestCalls:
 
     def server_metadata(self) -> ClientCall[ServerMetadata]:
         """Name, version and extensions of the server."""
-        return _get("/v2", lambda answer: decode_server_metadata(answer.body))
+        return _get("/v2", decode_server_metadata)
 
     def metadata(self, model: str, version: str) -> ClientCall[ModelMetadata]:
         """Inputs and outputs of a model."""
-        return _get(_url(model, version), lambda answer: decode_model_metadata(answer.body))
+        return _get(_url(model, version), decode_model_metadata)
 
     def config(self, model: str, version: str) -> ClientCall[JsonObject]:
         """The configuration of a model."""
@@ -94,15 +94,14 @@ class RestCalls:
         from inferd.wire.v2.statistics import decode_statistics
 
         path = _url(model, version, "stats") if model else "/v2/models/stats"
-        return _get(path, lambda answer: decode_statistics(_checked(answer)))
+        return _get(path, decode_statistics)
 
     def index(self, *, ready: bool) -> ClientCall[list[IndexEntry]]:
         """The models of the repository."""
         from inferd.wire.v2.repository import decode_index
 
         body = orjson.dumps({"ready": ready})
-        path = "/v2/repository/index"
-        return _post(path, lambda answer: decode_index(_checked(answer)), body, is_safe=True)
+        return _post("/v2/repository/index", decode_index, body, is_safe=True)
 
     def load(self, load: LoadRequest) -> ClientCall[None]:
         """Load a model."""
@@ -198,17 +197,23 @@ class RestCalls:
 
 
 def _health(path: str) -> ClientCall[bool]:
-    return ClientCall(path, _is_ok, verb="GET", is_health=True)
+    return ClientCall(path, lambda _answer: True, verb="GET", is_health=True)
 
 
-def _get(path: str, read: Callable[[ServerAnswer], T]) -> ClientCall[T]:
-    return ClientCall(path, read, verb="GET")
+def _get(path: str, decode: Callable[[bytes], T]) -> ClientCall[T]:
+    return ClientCall(path, lambda answer: decode(bytes(answer.body)), verb="GET")
 
 
 def _post(
-    path: str, read: Callable[[ServerAnswer], T], body: bytes, *, is_safe: bool = False
+    path: str, decode: Callable[[bytes], T], body: bytes, *, is_safe: bool = False
 ) -> ClientCall[T]:
-    return ClientCall(path, read, [body] if body else [], headers=_JSON, is_safe=is_safe)
+    return ClientCall(
+        path,
+        lambda answer: decode(bytes(answer.body)),
+        [body] if body else [],
+        headers=_JSON,
+        is_safe=is_safe,
+    )
 
 
 def _settings(path: str, changes: Mapping[str, object] | None) -> ClientCall[JsonObject]:
@@ -244,21 +249,13 @@ def _error_text(body: memoryview) -> str:
     return text
 
 
-def _is_ok(_answer: ServerAnswer) -> bool:
-    return True
-
-
-def _read_nothing(_answer: ServerAnswer) -> None:
+def _read_nothing(_body: bytes) -> None:
     return None
 
 
-def _checked(answer: ServerAnswer) -> bytes:
-    return bytes(answer.body)
-
-
-def _read_object(answer: ServerAnswer) -> JsonObject:
+def _read_object(body: bytes) -> JsonObject:
     try:
-        document = orjson.loads(answer.body)
+        document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         msg = f"the answer is no JSON: {error}"
         raise BadAnswer(msg) from None

@@ -61,10 +61,11 @@ class LoadConnection(asyncio.BufferedProtocol):
         """Send a request."""
         raise NotImplementedError
 
-    def give_up(self, reason: str) -> None:
-        """End the request under way without its answer, and the connection with it."""
+    def fail(self, reason: str) -> None:
+        """End the connection, and without its answer the request under way."""
         self.close()
-        self.end(reason)
+        if self.is_busy:
+            self.end(reason)
 
     def close(self) -> None:
         """Close it; a request under way has no answer."""

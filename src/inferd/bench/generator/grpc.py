@@ -109,13 +109,13 @@ class GrpcLoadConnection(LoadConnection):
         try:
             self._read_frames()
         except ConnectionFault as fault:
-            self._fail(fault.message)
+            self.fail(fault.message)
 
     def _read_frames(self) -> None:
         buffer, at = self._input, 0
         end = len(buffer)
         if buffer.startswith(b"HTTP/1"):
-            self._fail("what listens there speaks HTTP/1.1, not gRPC")
+            self.fail("what listens there speaks HTTP/1.1, not gRPC")
             return
         while end - at >= frames.HEADER_BYTES:
             high, low, kind, flags, stream_id = frames.read_header(buffer, at)
@@ -124,7 +124,7 @@ class GrpcLoadConnection(LoadConnection):
             # Kinds beyond CONTINUATION must be ignored (RFC 9113, section 4.1), but on stream 0
             # they are more likely another protocol.
             if kind > frames.CONTINUATION and not stream_id:
-                self._fail("what listens there does not speak HTTP/2")
+                self.fail("what listens there does not speak HTTP/2")
                 return
             if start + length > end:
                 # Only padding and streams need the bytes of a frame.
@@ -270,12 +270,6 @@ class GrpcLoadConnection(LoadConnection):
         if self.is_busy:
             if not error and self._plan.is_stream:
                 error = "the server ended the stream before the last answer"
-            self.end(error)
-
-    def _fail(self, error: str) -> None:
-        self.is_lost = True
-        self._transport.abort()
-        if self.is_busy:
             self.end(error)
 
 

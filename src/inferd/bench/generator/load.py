@@ -285,10 +285,10 @@ class PointLoad:
         self._tell(LoadProgress(record.answered_count, record.error_count, record.recent))
         record.recent = []
         limit_ns = now_ns() - int(self._plan.timeout_s * 1e9)
-        # `give_up` changes it.
+        # `fail` changes it.
         for one in list(self._connections):
             if one.is_busy and one.due_ns < limit_ns:
-                one.give_up(f"no answer within {self._plan.timeout_s:g} s")
+                one.fail(f"no answer within {self._plan.timeout_s:g} s")
 
     async def _finish(self) -> None:
         """Wait for answers that are due."""

@@ -51,7 +51,7 @@ class RestLoadConnection(LoadConnection):
             if end > 3:
                 self._begin(end)
             elif not self._head.startswith(b"HTTP/"[: len(self._head)]):
-                self._fail("what listens there does not speak HTTP/1.1")
+                self.fail("what listens there does not speak HTTP/1.1")
 
     def eof_received(self) -> None:
         """End an answer whose end is that of the connection."""
@@ -93,7 +93,7 @@ class RestLoadConnection(LoadConnection):
         """Return status, length of the body (-1: chunks), and whether the connection ends then."""
         status = _STATUS.match(head)
         if status is None:
-            self._fail("what listens there does not speak HTTP/1.1")
+            self.fail("what listens there does not speak HTTP/1.1")
             return None
         length = _LENGTH.search(head)
         return int(status[1]), int(length[1]) if length else -1, bool(_CLOSES.search(head))
@@ -109,7 +109,7 @@ class RestLoadConnection(LoadConnection):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._fail(f"the answer is no HTTP: {error}")
+            self.fail(f"the answer is no HTTP: {error}")
 
     def on_body(self, data: bytes) -> None:
         """Take a piece of a body in chunks; each event of a stream is an answer."""
@@ -142,12 +142,6 @@ class RestLoadConnection(LoadConnection):
             self.is_lost = True
             self._transport.close()
         self.end(error)
-
-    def _fail(self, error: str) -> None:
-        self._transport.abort()
-        self.is_lost = True
-        if self.is_busy:
-            self.end(error)
 
 
 def _error_text(body: bytes) -> str:
