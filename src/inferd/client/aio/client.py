@@ -352,9 +352,7 @@ class AsyncRequestStream:
             message = await connection.next_message()
         if message is not None:
             return InferResult(self._client._read(self._protocol.read_message, message))
-        error = self._protocol.refusal(connection.outcome())
-        if error is not None:
-            raise error
+        self._client._check(connection.outcome())
         return None
 
     def __aiter__(self) -> Self:
