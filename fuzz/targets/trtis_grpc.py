@@ -2,8 +2,7 @@
 
 from inferd.errors import InferdError
 from inferd.wire.proto import message_class
-from inferd.wire.trtis.grpc import decode_infer_request
-from inferd.wire.trtis.regions import decode_memory_call
+from inferd.wire.trtis.grpc import decode_infer_request, decode_memory_call
 
 INFER = message_class("nvidia.inferenceserver.InferRequest")
 MEMORY = message_class("nvidia.inferenceserver.SharedMemoryControlRequest")

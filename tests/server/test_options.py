@@ -24,7 +24,7 @@ from inferd.server.options import (
     payload_log,
     tracer,
 )
-from inferd.wire.v2.trace import encode_trace_settings
+from inferd.wire.v2.settings import encode_trace_settings
 
 HTTP = {
     "http_max_header_bytes": ("max_header_bytes", 1),

@@ -10,8 +10,7 @@ from inferd.api.v2.repository import load, unload
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidRequest
-from inferd.wire.v2.logging import decode_log_request
-from inferd.wire.v2.trace import decode_trace_request
+from inferd.wire.v2.settings import decode_log_request, decode_trace_request
 
 _Settings = dict[str, Any]
 

@@ -17,7 +17,7 @@ from inferd.config.model import (
 )
 from inferd.tensor.dtype import DataType
 from inferd.wire.proto import message_class
-from inferd.wire.trtis.config import write_config
+from inferd.wire.trtis.status import write_config
 
 
 def shown(**settings):

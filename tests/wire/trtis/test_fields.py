@@ -3,7 +3,7 @@
 import pytest
 
 from inferd.errors import InvalidRequest
-from inferd.wire.trtis.fields import decode_fields
+from inferd.wire.trtis.grpc import decode_fields
 
 
 def fields_of(data):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from inferd.errors import InvalidRequest, UnknownCall
 from inferd.wire.proto import message_class
-from inferd.wire.trtis.regions import decode_memory_call
+from inferd.wire.trtis.grpc import decode_memory_call
 
 REQUEST = message_class("nvidia.inferenceserver.SharedMemoryControlRequest")
 NAMES = st.text(max_size=20)

@@ -6,7 +6,7 @@ from tritonclient.grpc import service_pb2 as pb
 
 from inferd.config.options.log import LogChange, LogSettings
 from inferd.errors import InvalidRequest
-from inferd.wire.v2.logging import (
+from inferd.wire.v2.settings import (
     decode_log_message,
     decode_log_request,
     encode_log_message,

@@ -7,7 +7,7 @@ from tritonclient.grpc import service_pb2 as pb
 
 from inferd.config.options.trace import CollectorSettings, TraceChange, TraceSettings
 from inferd.errors import InvalidRequest
-from inferd.wire.v2.trace import (
+from inferd.wire.v2.settings import (
     decode_trace_message,
     decode_trace_request,
     encode_trace_message,

@@ -73,21 +73,26 @@ class TrtisRoutes(MountedRoutes):
         control, shared = "/api/modelcontrol", "/api/sharedmemorycontrol"
         register, tail = f"{shared}/register/{{region}}", "{key}/{offset}/{size}"
         cuda = f"{shared}/cudaregister/{{region}}/{{size}}/{{device}}"
-        infer = self._inference
+        infer, trtis = self._inference, self._trtis
+        drop, drop_all = _by_names(trtis.unregister), _by_names(trtis.unregister_all)
+
+        def add_rooted(request: HttpRequest, region: str, key: str, *where: str) -> Awaitable[None]:
+            return self.add_region(request, region, f"/{key}", *where)
+
         calls: list[tuple[str, str, str, _Call, str]] = [
             ("GET", "/api/health/{mode}", "health", self.health, HEALTH),
             ("GET", "/api/status", "metadata", self.status, STATUS),
             ("GET", "/api/status/{model}", "metadata", self.status, STATUS),
             ("GET", "/api/profile", "trace", self.profile, ""),
-            ("POST", f"{control}/load/{{model}}", models, self.load, CONTROL),
-            ("POST", f"{control}/unload/{{model}}", models, self.unload, CONTROL),
+            ("POST", f"{control}/load/{{model}}", models, _by_names(trtis.load), CONTROL),
+            ("POST", f"{control}/unload/{{model}}", models, _by_names(trtis.unload), CONTROL),
             ("GET", "/api/repository/index", models, self.index, REPOSITORY),
             # A key begins with a slash, and follows one.
-            ("POST", f"{register}//{tail}", memory, self.add_rooted, SHARED_MEMORY),
+            ("POST", f"{register}//{tail}", memory, add_rooted, SHARED_MEMORY),
             ("POST", f"{register}/{tail}", memory, self.add_region, SHARED_MEMORY),
             ("POST", cuda, memory, self.add_cuda, SHARED_MEMORY),
-            ("POST", f"{shared}/unregister/{{region}}", memory, self.drop, SHARED_MEMORY),
-            ("POST", f"{shared}/unregisterall", memory, self.drop_all, SHARED_MEMORY),
+            ("POST", f"{shared}/unregister/{{region}}", memory, drop, SHARED_MEMORY),
+            ("POST", f"{shared}/unregisterall", memory, drop_all, SHARED_MEMORY),
             ("GET", f"{shared}/status", memory, self.regions, SHARED_MEMORY),
         ]
         return [
@@ -188,23 +193,9 @@ class TrtisRoutes(MountedRoutes):
         body = await self._offload.run(Work.STATUS, encode, message)
         return HttpAnswer(200, [body], content_type)
 
-    async def load(self, _request: HttpRequest, model: str) -> None:
-        """Handle Model Control, load."""
-        await self._trtis.load(model)
-
-    async def unload(self, _request: HttpRequest, model: str) -> None:
-        """Handle Model Control, unload."""
-        await self._trtis.unload(model)
-
     async def index(self, request: HttpRequest) -> HttpAnswer:
         """Handle Repository, index."""
         return await self._message(request, await self._trtis.index())
-
-    async def add_rooted(
-        self, request: HttpRequest, region: str, key: str, offset: str, size: str
-    ) -> None:
-        """Handle Shared Memory Control, register, with a key that begins with a slash."""
-        await self.add_region(request, region, f"/{key}", offset, size)
 
     async def add_region(
         self, _request: HttpRequest, region: str, key: str, offset: str, size: str
@@ -223,18 +214,15 @@ class TrtisRoutes(MountedRoutes):
         change = AddCudaRegion(region, bytes(request.body), device_id, size_bytes)
         await self._engine.changes.change(change)
 
-    async def drop(self, _request: HttpRequest, region: str) -> None:
-        """Handle Shared Memory Control, unregister."""
-        await self._trtis.unregister(region)
-
-    async def drop_all(self, _request: HttpRequest) -> None:
-        """Handle Shared Memory Control, unregisterall."""
-        await self._trtis.unregister_all()
-
     async def regions(self, request: HttpRequest) -> HttpAnswer:
         """Handle Shared Memory Control, status."""
         status = trtis_status.shared_memory_status(self._trtis.regions())
         return await self._message(request, status)
+
+
+def _by_names(call: Callable[..., Awaitable[None]]) -> _Call:
+    """Return what answers a request of which only the names in its path count."""
+    return lambda _request, *names: call(*names)
 
 
 def _wrong_method(allowed: Iterable[bytes]) -> HttpAnswer:

@@ -17,9 +17,8 @@ from inferd.engine.engine import Engine
 from inferd.errors import DocumentNotFound, ModelNotFound
 from inferd.http.router import Route
 from inferd.wire import documents
-from inferd.wire.v2 import logging as log_wire
+from inferd.wire.v2 import settings as settings_wire
 from inferd.wire.v2 import statistics as stats_wire
-from inferd.wire.v2 import trace as trace_wire
 from inferd.wire.v2.grpc import metadata as grpc_wire
 from inferd.wire.v2.rest import metadata as rest_wire
 
@@ -81,7 +80,7 @@ async def log_settings(engine: Engine, change: LogChange | None = None) -> LogSe
 
 
 def _trace_change(body: memoryview, model: str = "") -> tuple[str, TraceChange]:
-    return model, trace_wire.decode_trace_request(body)
+    return model, settings_wire.decode_trace_request(body)
 
 
 _statistics = partial(Rest, "GET", encode=stats_wire.encode_statistics)
@@ -315,7 +314,7 @@ CALLS = (
             "logSettings",
             "What is logged.",
             "LogSettings",
-            encode=log_wire.encode_log_settings,
+            encode=settings_wire.encode_log_settings,
         ),
         Rest(
             "POST",
@@ -326,10 +325,10 @@ CALLS = (
             "LogChange",
             (400, 501),
             may_be_empty=False,
-            decode=log_wire.decode_log_request,
-            encode=log_wire.encode_log_settings,
+            decode=settings_wire.decode_log_request,
+            encode=settings_wire.encode_log_settings,
         ),
-        Rpc("LogSettings", log_wire.decode_log_message, log_wire.encode_log_message),
+        Rpc("LogSettings", settings_wire.decode_log_message, settings_wire.encode_log_message),
         function=log_settings,
     ),
     ApiCall(
@@ -341,7 +340,7 @@ CALLS = (
             "traceSettings",
             "Which requests are traced.",
             "TraceSettings",
-            encode=trace_wire.encode_trace_settings,
+            encode=settings_wire.encode_trace_settings,
         ),
         Rest(
             "POST",
@@ -353,9 +352,9 @@ CALLS = (
             (400, 501),
             may_be_empty=False,
             decode=_trace_change,
-            encode=trace_wire.encode_trace_settings,
+            encode=settings_wire.encode_trace_settings,
         ),
-        Rpc("TraceSetting", trace_wire.decode_trace_message, trace_wire.encode_trace_message),
+        Rpc("TraceSetting", settings_wire.decode_trace_message, settings_wire.encode_trace_message),
         function=lambda engine, *wanted: engine.changes.trace_settings(*wanted),
     ),
     *shared_memory.CALLS,

@@ -2,14 +2,18 @@
 
 An inference is parsed and assembled by hand, so that tensors stay views; protobuf parses what
 describes them. Statuses are inside the answers: for gRPC itself each call succeeds.
+
+Different versions wrote messages with different fields under one number; the wire types seen here
+tell which version it was, while to protobuf's own reader another wire type is an unknown field.
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from inferd.errors import InvalidRequest
+from inferd.errors import InvalidRequest, UnknownCall
 from inferd.memory.buffer import Buffer
-from inferd.wire.proto import encode, parse
+from inferd.wire.proto import encode, message_class, parse
 from inferd.wire.proto.fields import (
     MAX_MESSAGE_BYTES,
     Layout,
@@ -19,11 +23,9 @@ from inferd.wire.proto.fields import (
     encode_varint,
 )
 from inferd.wire.trtis.answer import Answer
-from inferd.wire.trtis.fields import UINT64, decode_fields, each_field, read_varint
 from inferd.wire.trtis.header import InferHeader, InputHeader, OutputHeader
 from inferd.wire.trtis.http import shortened
 from inferd.wire.trtis.infer import SUCCESS
-from inferd.wire.trtis.regions import decode_memory_call
 from inferd.wire.trtis.status import PACKAGE
 
 SERVICE = f"{PACKAGE}.GRPCService"
@@ -39,6 +41,12 @@ _MOST_WORDS, _MOST_INPUTS = 2048, 64
 """A message with more bytes besides its raw inputs, or with more raw inputs, is not remembered."""
 
 _MOST_TIMES = 64
+
+_VARINT, _FIXED64, _TEXT, _FIXED32 = 0, 1, 2, 5  # wire types
+UINT64 = 2**64 - 1
+
+_MAX_FIELDS = 10_000
+"""More would hold up the event loop, and no model needs as many."""
 
 
 class DecodedRequest(NamedTuple):
@@ -319,3 +327,125 @@ def decode_call(rpc: str, data: bytes) -> Any:
     if rpc == "SharedMemoryControl":
         return decode_memory_call(data)
     return parse(f"{PACKAGE}.{rpc}Request", data)
+
+
+_MEMORY_CALL = f"{PACKAGE}.SharedMemoryControlRequest"
+_WHAT = "a SharedMemoryControlRequest"
+
+_REGISTER, _UNREGISTER, _UNREGISTER_ALL = 0, 1, 2
+"""The type in 1.6. In 1.5, where none of it worked, the first two are swapped."""
+
+# Tags: number and wire type of a field. First those of the request, then those of a region.
+_TYPE, _NEWER_REGISTER, _REGION = 0x08, 0x0A, 0x12
+_REGION_NAME, _KEY, _OFFSET_1_6, _SIZE_1_6 = 0x0A, 0x12, 0x18, 0x20
+_SYSTEM, _OFFSET_1_7, _SIZE_1_7 = 0x12, 0x20, 0x28
+
+
+def decode_memory_call(data: bytes) -> Any:
+    """Return the SharedMemoryControlRequest in `data` in the layout of 1.8.
+
+    The layout changed with each of its first versions. 1.5 and 1.6 have a type and one region; 1.7
+    has a region's key, offset and size in other fields than 1.8 and later. Read by the later
+    layout, a request to register in 1.6 would unregister.
+
+    Raises InvalidRequest, and UnknownCall for an unknown type.
+    """
+    fields = decode_fields(memoryview(data), _WHAT)
+    region = _inner(fields, _REGION)
+    # Only 1.5 and 1.6 have a type, and only there the key stands in the region itself.
+    if _TYPE in fields or _KEY in region:
+        return _of_1_6(fields.get(_TYPE, [_REGISTER])[-1], region)
+    register = _inner(fields, _NEWER_REGISTER)
+    where = _inner(register, _SYSTEM)
+    if _KEY in where:
+        return _registering(register, _region_text(where, _KEY), _OFFSET_1_7, _SIZE_1_7)
+    return parse(_MEMORY_CALL, data)
+
+
+def _of_1_6(kind: int, region: dict[int, list[Any]]) -> Any:
+    if kind == _REGISTER:
+        return _registering(region, _region_text(region, _KEY), _OFFSET_1_6, _SIZE_1_6)
+    if kind == _UNREGISTER:
+        return message_class(_MEMORY_CALL)(unregister={"name": _region_text(region, _REGION_NAME)})
+    if kind == _UNREGISTER_ALL:
+        return message_class(_MEMORY_CALL)(unregister_all={})
+    msg = f"unknown sharedmemorycontrol request type: it is {kind}"
+    raise UnknownCall(msg)
+
+
+def _registering(region: dict[int, list[Any]], key: str, offset: int, size: int) -> Any:
+    request = message_class(_MEMORY_CALL)()
+    register = request.register
+    register.name = _region_text(region, _REGION_NAME)
+    register.system_shared_memory.shared_memory_key = key
+    # Of a field given twice the last value counts (protobuf, encoding).
+    register.system_shared_memory.offset = region.get(offset, [0])[-1]
+    register.byte_size = region.get(size, [0])[-1]
+    return request
+
+
+def _inner(fields: dict[int, list[Any]], tag: int) -> dict[int, list[Any]]:
+    """Return the fields of the message in field `tag`, none if that is missing."""
+    return decode_fields(fields[tag][-1], _WHAT) if tag in fields else {}
+
+
+def _region_text(fields: dict[int, list[Any]], tag: int) -> str:
+    return decode_text(bytes(fields.get(tag, (b"",))[-1]))
+
+
+def decode_fields(view: memoryview, what: str) -> dict[int, list[Any]]:
+    """Return the numbers and views in a message, by tag.
+
+    Raises InvalidRequest when it cannot be read as `what`, and for too many fields.
+    """
+    fields: dict[int, list[Any]] = {}
+    for tag, value, _ in each_field(view, what):
+        fields.setdefault(tag, []).append(value)
+    return fields
+
+
+def each_field(view: memoryview, what: str) -> Iterator[tuple[int, object, slice]]:
+    """Yield each field's tag, its number or view, and its position. Raises as `decode_fields`."""
+    value: object
+    at, end, count = 0, len(view), 0
+    try:
+        while at < end:
+            tag, at = read_varint(view, at)
+            if tag & 7 == _TEXT:
+                size, at = read_varint(view, at)
+                stop = at + size
+                if stop > end:
+                    raise ValueError
+                value = view[at:stop]
+            elif tag & 7 == _VARINT:
+                value, stop = read_varint(view, at)
+            else:
+                value, stop = 0, _skipped(view, tag, at)
+            count += 1
+            if count > _MAX_FIELDS:
+                msg = f"the request has more than {_MAX_FIELDS} fields"
+                raise InvalidRequest(msg)
+            yield tag, value, slice(at, stop)
+            at = stop
+    except ValueError:
+        msg = f"the message cannot be read as {what}"
+        raise InvalidRequest(msg) from None
+
+
+def read_varint(view: memoryview, at: int) -> tuple[int, int]:
+    """Return the number at `at`, of at most 64 bits, and where it ends. Raises ValueError."""
+    value = 0
+    for shift, byte in enumerate(view[at : at + 10]):
+        value |= (byte & 0x7F) << (7 * shift)
+        if byte < 0x80:
+            return value & UINT64, at + shift + 1
+    raise ValueError
+
+
+def _skipped(view: memoryview, tag: int, at: int) -> int:
+    """Return where a field of a fixed-size wire type, which is ignored, ends. Raises ValueError."""
+    size = {_FIXED64: 8, _FIXED32: 4}.get(tag & 7)
+    # Groups (3 and 4) are deprecated, and no message here ever had one.
+    if size is None or at + size > len(view):
+        raise ValueError
+    return at + size
