@@ -31,8 +31,6 @@ _LONGEST_ID = 200
 class PayloadSample:
     """What is known of a request whose payloads are logged: the `id` of its events."""
 
-    __slots__ = ("id", "policy")
-
     def __init__(self, id: str, policy: PayloadPolicy) -> None:
         self.id = id
         self.policy = policy

@@ -76,20 +76,15 @@ class Access:
         keyless: frozenset[str] = frozenset(),
     ) -> None:
         self._secrets = secrets or {}
-        self._keys = keys
+        self.keys = keys
         self._keyless = keyless
-
-    @property
-    def keys(self) -> Keys | None:
-        """The API keys, None if none are needed."""
-        return self._keys
 
     @property
     def secret_names(self) -> frozenset[str]:
         """The names of headers with credentials, in lower case; calls need not see them."""
         names = {secret.name for secret in self._secrets.values()}
-        if self._keys is not None:
-            names |= self._keys.header_names
+        if self.keys is not None:
+            names |= self.keys.header_names
         return frozenset(name.decode() for name in names)
 
     def guard(self, api: str, *, with_keys: bool = True) -> Guard | None:
@@ -100,7 +95,7 @@ class Access:
         if api == NO_GROUP:
             return None
         secret = self._secrets.get(api)
-        keys = None if api in self._keyless or not with_keys else self._keys
+        keys = None if api in self._keyless or not with_keys else self.keys
         return Guard(api, secret, keys) if secret or keys else None
 
 

@@ -21,8 +21,6 @@ class Variations:
     nothing else. The values of `length_names` are other lengths. All names are in lower case.
     """
 
-    __slots__ = ("holes", "id_name")
-
     def __init__(self, id_name: bytes = b"", length_names: tuple[bytes, ...] = ()) -> None:
         self.id_name = id_name
         names = [_LENGTH, *length_names, *([id_name] if id_name else [])]
@@ -41,17 +39,6 @@ class HeadTemplate:
 
     `length` is that of the body, -1 if it is chunked. `has_id`: the next head will have another id.
     """
-
-    __slots__ = (
-        "_after",
-        "_holes",
-        "_id_name",
-        "_max_body_bytes",
-        "_max_bytes",
-        "has_id",
-        "length",
-        "request",
-    )
 
     def __init__(
         self,

@@ -115,8 +115,6 @@ class HttpError(Exception):
 class _Head:
     """The callbacks for httptools; `fields`, if it is a list, collects the headers one by one."""
 
-    __slots__ = ("fields", "headers", "target")
-
     def __init__(self, fields: list[tuple[bytes, bytes]] | None) -> None:
         self.target = b""
         self.headers: dict[bytes, bytes] = {}

@@ -20,12 +20,7 @@ from inferd.http.h1.endpoint import HttpEndpoint
 from inferd.http.h2.frames import ErrorCode
 from inferd.http.h2.hpack import Field, encode_fields
 from inferd.http.h2.stream import H2Stream
-from inferd.http.message import (
-    HttpAnswer,
-    HttpError,
-    HttpRequest,
-    Pieces,
-)
+from inferd.http.message import HttpAnswer, HttpError, HttpRequest, Pieces
 from inferd.http.outflow import Outflow
 from inferd.http.overload import check_head, memory_of
 from inferd.memory.buffer import Buffer

@@ -19,8 +19,6 @@ class Template:
     them up itself.
     """
 
-    __slots__ = ("inputs", "outputs", "pattern", "sizes")
-
     def __init__(
         self,
         pattern: InferRequest,

@@ -31,13 +31,12 @@ _MANY = "Run a model that answers any number of times: an event for each answer.
 
 async def server_ready(engine: Engine) -> ReadyReport:
     """Return whether the server is ready for inference, as far as its models say so, too."""
-    ready = await engine.readiness.all_say_ready()
-    return ReadyReport(ready, reason="" if ready else _why_not(engine))
-
-
-def _why_not(engine: Engine) -> str:
+    if await engine.readiness.all_say_ready():
+        return ReadyReport(is_ready=True)
     reason = "the server is not ready for inference"
-    return f"{reason}: it has no model to serve" if engine.readiness.lacks_models() else reason
+    if engine.readiness.lacks_models():
+        reason += ": it has no model to serve"
+    return ReadyReport(is_ready=False, reason=reason)
 
 
 async def model_ready(engine: Engine, model: str, version: str = "") -> ReadyReport:

@@ -80,21 +80,6 @@ def stream_handler(
 class StreamRequest:
     """One request under way: from its message until its last answer has been sent."""
 
-    __slots__ = (
-        "began_ns",
-        "engine",
-        "message",
-        "notes",
-        "outcome",
-        "request",
-        "request_id",
-        "sent_bytes",
-        "size_bytes",
-        "status",
-        "trace",
-        "version",
-    )
-
     def __init__(self, engine: Engine, size_bytes: int) -> None:
         self.engine: Engine | TracedEngine = engine
         self.size_bytes = size_bytes

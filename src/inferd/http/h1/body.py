@@ -18,15 +18,6 @@ class BodyReader:
     `chunks`. Each is None while no such body is coming.
     """
 
-    __slots__ = (
-        "_capacity",
-        "_max_bytes",
-        "buffered_bytes",
-        "chunks",
-        "filled",
-        "memory",
-    )
-
     def __init__(self, capacity: Capacity, max_bytes: int) -> None:
         self._capacity = capacity
         self._max_bytes = max_bytes

@@ -31,18 +31,6 @@ class HeadReader:
     equal heads are alike. `variations` says in what the heads of one client differ.
     """
 
-    __slots__ = (
-        "_forward",
-        "_limits",
-        "_templates",
-        "_texts",
-        "_variations",
-        "changing",
-        "head",
-        "length",
-        "request",
-    )
-
     def __init__(
         self,
         max_bytes: int,

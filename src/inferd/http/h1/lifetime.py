@@ -17,8 +17,6 @@ class Lifetime:
     sent, except to requests that were on their way.
     """
 
-    __slots__ = ("_expires_at", "_limits", "answers_left")
-
     def __init__(self, limits: HttpLimits, now: float) -> None:
         self._limits = limits
         self._expires_at = _NEVER

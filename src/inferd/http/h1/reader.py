@@ -22,21 +22,6 @@ class RequestReader:
     while the connection does not want more, `is_reading` is False.
     """
 
-    __slots__ = (
-        "_most_bytes",
-        "body",
-        "buffer",
-        "end",
-        "has_ended",
-        "heads",
-        "is_reading",
-        "is_whole",
-        "request",
-        "start",
-        "transport",
-        "view",
-    )
-
     def __init__(self, limits: HttpLimits, routes: Routes, capacity: Capacity) -> None:
         self.transport = NO_TRANSPORT
         self.buffer = bytearray(_FIRST_BUFFER)

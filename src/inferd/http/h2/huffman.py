@@ -8,12 +8,7 @@ times as fast in Python, where long texts of one client would otherwise hold up 
 from typing import Final
 
 from hpack.exceptions import HPACKError
-from hpack.huffman_table import (
-    HUFFMAN_COMPLETE,
-    HUFFMAN_EMIT_SYMBOL,
-    HUFFMAN_FAIL,
-    HUFFMAN_TABLE,
-)
+from hpack.huffman_table import HUFFMAN_COMPLETE, HUFFMAN_EMIT_SYMBOL, HUFFMAN_FAIL, HUFFMAN_TABLE
 
 _FAILED = 256
 """The state that is never left; the automaton's own states are 0 to 255."""

@@ -93,8 +93,6 @@ class BaseHead:
     A client whose deadlines, ids and traces differ from call to call changes nothing else.
     """
 
-    __slots__ = ("_are_plain", "fields", "head")
-
     def __init__(self, fields: list[Field], head: RequestHead) -> None:
         self.fields = fields
         self.head = head

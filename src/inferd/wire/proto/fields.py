@@ -144,8 +144,6 @@ class Layout:
 class Field:
     """One length-delimited field of a message: its one-byte tag, its bytes, and where it ends."""
 
-    __slots__ = ("end", "tag", "value")
-
     def __init__(self, tag: int, value: memoryview, end: int) -> None:
         self.tag = tag
         self.value = value

@@ -34,8 +34,6 @@ class Answer:
     An output that is given as classes, or put in shared memory, has None for its bytes.
     """
 
-    __slots__ = ("_header", "_id", "buffers")
-
     def __init__(self, header: Piece, answer_id: int, buffers: list[Buffer | None]) -> None:
         self._header = header
         self._id = answer_id  # last in each form, as the field with the highest number

@@ -145,8 +145,6 @@ def _remembered_tensor(text: str) -> InputHeader | OutputHeader | None:
 class Body:
     """An InputSource: the bytes of inputs in the body of a request."""
 
-    __slots__ = ("_at", "data")
-
     def __init__(self, body: memoryview) -> None:
         self.data = body
         self._at = 0

@@ -11,14 +11,7 @@ from typing import Any, Protocol
 
 from inferd.aio.inline import INLINE_ELEMENTS, INLINE_STRINGS, NotFast
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
-from inferd.core.request import (
-    InferRequest,
-    InferResponse,
-    Resolve,
-    Sequence,
-    Span,
-    WantedOutput,
-)
+from inferd.core.request import InferRequest, InferResponse, Resolve, Sequence, Span, WantedOutput
 from inferd.errors import BackendFailed, Code, InferdError, InvalidRequest, ModelNotFound
 from inferd.memory.buffer import Buffer
 from inferd.tensor.classification import Labels, is_classifiable
@@ -96,8 +89,6 @@ def status_of(error: Exception) -> tuple[int, str]:
 class _Rule:
     """How one input or output is configured; `item_bytes` is None if the size varies."""
 
-    __slots__ = ("bit", "datatype", "dims", "is_text", "item_bytes", "name")
-
     def __init__(self, declared: ModelInput | ModelOutput, bit: int) -> None:
         self.name = declared.name
         self.datatype = declared.datatype
@@ -119,8 +110,6 @@ class _HeaderTemplate(Template):
 
     `said` is the header of the latest answer; `answered` are the values it was made from.
     """
-
-    __slots__ = ("answered", "said")
 
     def __init__(self, request: InferRequest) -> None:
         inputs = [Tensor(one.name, one.datatype, one.shape, b"") for one in request.inputs]

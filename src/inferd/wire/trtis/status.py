@@ -9,12 +9,7 @@ from google.protobuf import json_format, text_format
 from inferd.config.message import write_message
 from inferd.config.model import ModelConfig
 from inferd.config.platform import reported_platform
-from inferd.core.metadata import (
-    CudaRegionStatus,
-    ModelState,
-    ServerState,
-    SystemRegionStatus,
-)
+from inferd.core.metadata import CudaRegionStatus, ModelState, ServerState, SystemRegionStatus
 from inferd.observe.statistics import Duration, InferStatistics, ModelStatistics
 from inferd.wire.proto import message_class, serialized
 

@@ -10,13 +10,7 @@ from itertools import compress
 from typing import Any, NamedTuple, cast
 
 from inferd.aio.inline import INLINE_STRINGS, INLINE_TYPED_BYTES, NotFast
-from inferd.core.request import (
-    UNSEQUENCED,
-    InferRequest,
-    InferResponse,
-    Resolve,
-    WantedOutput,
-)
+from inferd.core.request import UNSEQUENCED, InferRequest, InferResponse, Resolve, WantedOutput
 from inferd.errors import InvalidRequest
 from inferd.memory.buffer import Buffer
 from inferd.tensor.dtype import DataType
@@ -371,8 +365,6 @@ class _MessageTemplate(Template):
 
     `counts` are the elements of the inputs that have raw contents.
     """
-
-    __slots__ = ("_uses", "counts", "has_many_strings", "tensors")
 
     def __init__(
         self,

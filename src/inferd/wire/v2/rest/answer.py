@@ -22,8 +22,6 @@ class KnownAnswer:
     `chosen` as binary, or with a place in shared memory, have no array.
     """
 
-    __slots__ = ("_are_binary", "_are_placed", "_outputs", "_parameters", "_texts", "_unpack")
-
     def __init__(
         self,
         outputs: list[Tensor],

@@ -70,8 +70,6 @@ class _Part:
     `pack` packs, with `after` as the text behind it, up to the next array or the end.
     """
 
-    __slots__ = ("after", "pack", "read", "size_bytes")
-
     def __init__(
         self,
         size_bytes: int = 0,
@@ -87,8 +85,6 @@ class _Part:
 
 class _TextTemplate(Template):
     """A template found by its text: it begins with `before`, and its `parts` say how it goes on."""
-
-    __slots__ = ("_before", "_parts", "_size_bytes", "has_id")
 
     def __init__(
         self,
@@ -146,8 +142,6 @@ class _TextTemplate(Template):
 
 class _AlikeTexts:
     """The templates of texts that begin alike."""
-
-    __slots__ = ("templates", "tries")
 
     def __init__(self) -> None:
         self.templates: list[_TextTemplate] = []
