@@ -129,7 +129,7 @@ TRTIS_HOPS = [  # of a request like one before but for its id and values
     "http.Body.take_all",
     "template.Template.filled",
     *TO_THE_ENGINE_AND_BACK,
-    "infer_codec.TrtisCodec.encode",
+    "trtis.TrtisCodec.encode",
     "infer.Form.encode_response",
     "infer.Form._answer_alike",
     *BINARY_OUTPUT,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferd.http.h1.chunked import MAX_CHUNKS, ChunkedBody
+from inferd.http.h1.body import MAX_CHUNKS, ChunkedBody
 from inferd.http.message import HttpError
 
 GOOD = (
@@ -51,9 +51,9 @@ def test_part_of_a_body_is_not_the_end(end):
 def test_the_size_so_far_is_known():
     body = ChunkedBody(1000)
     body.feed(memoryview(b"5\r\nhel"))
-    assert body.size_bytes == 3
+    assert len(body.body) == 3
     body.feed(memoryview(b"lo\r\n3\r\na"))
-    assert body.size_bytes == 6
+    assert len(body.body) == 6
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,16 @@ from typing import Any
 
 from inferd.api.header_forward import add_forwarded
 from inferd.api.inference import GrpcInference
-from inferd.api.trtis.infer_codec import TrtisCodec, TrtisMessage
-from inferd.api.trtis.trtis import CONTROL, HEALTH, REPOSITORY, SHARED_MEMORY, STATUS, Trtis
+from inferd.api.trtis.trtis import (
+    CONTROL,
+    HEALTH,
+    REPOSITORY,
+    SHARED_MEMORY,
+    STATUS,
+    Trtis,
+    TrtisCodec,
+    TrtisMessage,
+)
 from inferd.api.v2.grpc_stream import InferStream, Outcome, StreamRequest
 from inferd.core.change import AddCudaRegion, AddSystemRegion
 from inferd.core.request import InferRequest

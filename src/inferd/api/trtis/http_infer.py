@@ -5,8 +5,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from inferd.api.inference import HttpInference
-from inferd.api.trtis.infer_codec import TrtisCodec, TrtisMessage
-from inferd.api.trtis.trtis import Trtis
+from inferd.api.trtis.trtis import Trtis, TrtisCodec, TrtisMessage
 from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine

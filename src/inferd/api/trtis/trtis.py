@@ -1,21 +1,23 @@
 """Trtis: what HTTP and gRPC share of the TensorRT Inference Server API on one server.
 
 Both number their requests in one sequence and count their calls; old calls are translated into the
-engine calls that V2 makes.
+engine calls that V2 makes. TrtisCodec is what they share in inferences.
 """
 
 import asyncio
 import itertools
 from collections.abc import Iterator
 from time import monotonic_ns, perf_counter_ns
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import inferd
 from inferd.aio.inline import groups
 from inferd.aio.offload import Work
+from inferd.compiled import mypyc_attr
 from inferd.core.change import DropRegions
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelState, ServerState
+from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.whole import Sum
 from inferd.errors import (
@@ -28,9 +30,14 @@ from inferd.errors import (
     Unsupported,
 )
 from inferd.http.access import Access, Guard
+from inferd.memory.buffer import Buffer
 from inferd.observe.statistics import Duration
+from inferd.record import Record
+from inferd.wire.infer_codec import InferCodec
 from inferd.wire.json.document import JsonObject
 from inferd.wire.trtis import status as trtis_status
+from inferd.wire.trtis.answer import Answer
+from inferd.wire.trtis.header import InferHeader
 from inferd.wire.trtis.http import StatusLine
 from inferd.wire.trtis.infer import Form
 from inferd.wire.trtis.status import NO_VERSION, ModelRow, ServerRow, VersionRow
@@ -207,3 +214,70 @@ class Trtis:
         # The old API has one namespace for both kinds of memory.
         for kind in ("system", "cuda"):
             await self.engine.changes.change(DropRegions(kind, name))
+
+
+class TrtisMessage(Record):
+    """What a request says beside its HTTP request or call; its `number` names it in the answer.
+
+    `data` is a message of gRPC. Decoding fills in what follows: `header`, what the request is to
+    be, `form`, which reads it, and `source`, the bytes of its inputs.
+    """
+
+    _fields = ("number", "model", "version", "data")
+    form: Form
+    header: InferHeader | None
+
+    def __init__(self, number: int, model: str = "", version: str = "", data: Buffer = b"") -> None:
+        self.number = number
+        self.model = model
+        self.version = version
+        self.data = data
+        self.header = None
+        self.source: Any = None
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class TrtisCodec(InferCodec):
+    """Decodes a TrtisMessage beside its call."""
+
+    def __init__(self, trtis: Trtis) -> None:
+        self._trtis = trtis
+        self._resolve = trtis.engine.regions.span
+
+    def decode_large(self, message: Any, call: Any, *, slowly: bool = False) -> InferRequest:
+        """See InferCodec."""
+        trtis_message: TrtisMessage = message
+        assert trtis_message.header is not None
+        # Decoding on the loop may have taken some inputs already.
+        trtis_message.source.rewind()
+        return trtis_message.form.decode_request(
+            trtis_message.version,
+            trtis_message.header,
+            trtis_message.source,
+            self._resolve,
+            on_loop=False,
+        )
+
+    def encode(
+        self,
+        request: InferRequest,
+        response: InferResponse,
+        message: Any,
+        call: Any,
+        *,
+        in_thread: bool = False,
+    ) -> Any:
+        """See InferCodec."""
+        trtis_message: TrtisMessage = message
+        form, header = trtis_message.form, trtis_message.header
+        assert header is not None
+        answer = form.encode_response(header, request, response, on_loop=not in_thread)
+        return self.answered(answer, trtis_message, call)
+
+    def answered(self, answer: Answer, message: TrtisMessage, call: Any) -> Any:
+        """Return `answer` in the form that the transport sends."""
+        raise NotImplementedError
+
+    def body_of(self, message: Any, call: Any) -> Any:
+        """See InferCodec."""
+        return message.source.data

@@ -43,7 +43,7 @@ class GenerateRoutes:
         self._engine = engine
         codec = V2Generate(rules, engine.regions.span)
         self._inference = HttpInference(engine, codec, forwards=False, refuses_when_full=True)
-        self._failures = failures
+        self.failures = failures
 
     async def generate(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
         """Answer with the model's one response; any other number of responses is an error."""
@@ -143,13 +143,6 @@ class GenerateRoutes:
         text: bytes = await self._inference.encode(message.request, response, message, None)
         return text
 
-    def note(self, where: str, error: Exception) -> tuple[int, str]:
-        """Log `error` if it is the server's or a model's fault; return its status and text."""
-        self._failures.note(where, error)
-        if isinstance(error, InferdError):
-            return HTTP_STATUS[error.code], error.message
-        return 500, _UNEXPECTED
-
 
 class Events:
     """The events of one call, which the connection reads as fast as its client does.
@@ -194,7 +187,10 @@ class Events:
 
     def _failure(self, error: Exception) -> bytes:
         """Return the event that reports `error`; if it is the first one, set the status."""
-        status, text = self._routes.note(self._where, error)
+        self._routes.failures.note(self._where, error)
+        status, text = 500, _UNEXPECTED
+        if isinstance(error, InferdError):
+            status, text = HTTP_STATUS[error.code], error.message
         # After the first event the status has been sent.
         if self._is_first:
             self.status = status

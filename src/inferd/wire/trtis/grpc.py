@@ -23,7 +23,7 @@ from inferd.wire.proto.fields import (
     encode_varint,
 )
 from inferd.wire.trtis.answer import Answer
-from inferd.wire.trtis.header import InferHeader, InputHeader, OutputHeader
+from inferd.wire.trtis.header import InferHeader, InputHeader, InputSource, OutputHeader
 from inferd.wire.trtis.http import shortened
 from inferd.wire.trtis.infer import SUCCESS
 from inferd.wire.trtis.status import PACKAGE
@@ -58,15 +58,12 @@ class DecodedRequest(NamedTuple):
     raw: "RawInputs"
 
 
-class RawInputs:
-    """The raw inputs of a message: an InputSource."""
-
-    __slots__ = ("_at", "data", "raw")
+class RawInputs(InputSource):
+    """The raw inputs of a message."""
 
     def __init__(self, data: Buffer, raw: list[memoryview]) -> None:
         self.data = data
         self.raw = raw
-        self._at = 0
 
     def take(self, name: str, size_bytes: int, model: str) -> memoryview:
         """See InputSource."""
@@ -100,10 +97,6 @@ class RawInputs:
                 f"{len(self.raw)} raw inputs, expected {self._at}"
             )
             raise InvalidRequest(msg)
-
-    def rewind(self) -> None:
-        """See InputSource."""
-        self._at = 0
 
 
 def decode_infer_request(data: Buffer) -> DecodedRequest:

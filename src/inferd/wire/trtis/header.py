@@ -1,5 +1,9 @@
-"""InferRequestHeader: the description of a request in the TensorRT Inference Server API."""
+"""A request in the TensorRT Inference Server API: its description, and the bytes of its inputs."""
 
+from typing import Any
+
+from inferd.compiled import mypyc_attr
+from inferd.memory.buffer import Buffer
 from inferd.record import Record
 from inferd.wire.shared_memory import Reference
 
@@ -85,3 +89,33 @@ class InferHeader(Record):
             self.timeout_us,
             words=self.words,
         )
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class InputSource:
+    """Where the bytes of inputs come from, in the order of the header; `data` are all of them.
+
+    A class and not a protocol, for the reason that StreamHandler is one.
+    """
+
+    data: Buffer
+    _at = 0  # how much has been taken
+
+    def take(self, name: str, size_bytes: int, model: str) -> Any:
+        """Return the bytes of input `name`: a view.
+
+        Raises InvalidRequest, naming the input and `model`, for another size.
+        """
+        raise NotImplementedError
+
+    def take_all(self, sizes_bytes: list[int]) -> list[Buffer] | None:
+        """Return the bytes of all inputs, None unless they have exactly these sizes."""
+        raise NotImplementedError
+
+    def check_used_up(self, model: str) -> None:
+        """Raise InvalidRequest, naming `model`, when there are more than the header describes."""
+        raise NotImplementedError
+
+    def rewind(self) -> None:
+        """Start again from the beginning."""
+        self._at = 0

@@ -14,7 +14,7 @@ from typing import Any
 from inferd.errors import InvalidRequest
 from inferd.memory.buffer import Buffer
 from inferd.wire.trtis.answer import escape
-from inferd.wire.trtis.header import InferHeader, InputHeader, OutputHeader
+from inferd.wire.trtis.header import InferHeader, InputHeader, InputSource, OutputHeader
 from inferd.wire.trtis.text import read_header
 
 REQUEST = "NV-InferRequest"
@@ -142,14 +142,13 @@ def _remembered_tensor(text: str) -> InputHeader | OutputHeader | None:
     return _tensor_of(match) if match is not None and match.lastindex in (_INPUT, _OUTPUT) else None
 
 
-class Body:
-    """An InputSource: the bytes of inputs in the body of a request."""
+class Body(InputSource):
+    """The bytes of inputs in the body of a request."""
 
     def __init__(self, body: memoryview) -> None:
         self.data = body
-        self._at = 0
 
-    def take(self, name: str, size_bytes: int, model: str) -> memoryview:
+    def take(self, name: str, size_bytes: int, model: str) -> Any:
         """See InputSource."""
         start = self._at
         self._at = end = start + size_bytes
@@ -182,10 +181,6 @@ class Body:
                 f"{len(self.data) - self._at} bytes more than its inputs take"
             )
             raise InvalidRequest(msg)
-
-    def rewind(self) -> None:
-        """See InputSource."""
-        self._at = 0
 
 
 class StatusLine:

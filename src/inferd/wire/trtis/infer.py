@@ -7,13 +7,12 @@ before 0.11 ("old" here) give the size of one item instead of dims, and are answ
 
 from collections.abc import Mapping
 from math import prod
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from inferd.aio.inline import INLINE_ELEMENTS, INLINE_STRINGS, NotFast
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.request import InferRequest, InferResponse, Resolve, Sequence, Span, WantedOutput
 from inferd.errors import BackendFailed, Code, InferdError, InvalidRequest, ModelNotFound
-from inferd.memory.buffer import Buffer
 from inferd.tensor.classification import Labels, is_classifiable
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import check_strings
@@ -22,7 +21,10 @@ from inferd.wire.shared_memory import placed_bytes, read_input, take_spans
 from inferd.wire.template import Template
 from inferd.wire.trtis.answer import Answer, Piece, head_piece, joined, raw_piece
 from inferd.wire.trtis.classes import classes_piece
-from inferd.wire.trtis.header import InferHeader, InputHeader, OutputHeader
+from inferd.wire.trtis.header import InferHeader, InputHeader, InputSource, OutputHeader
+
+if TYPE_CHECKING:
+    from inferd.memory.buffer import Buffer
 
 STATUS = {
     Code.UNKNOWN: 2,
@@ -49,29 +51,6 @@ _MAX_SPAN = 2**60
 
 _MOST_TEMPLATES = 64
 """How many templates are remembered for each model."""
-
-
-class InputSource(Protocol):
-    """Where the bytes of inputs come from, in the order of the header."""
-
-    @property
-    def data(self) -> Buffer:
-        """Return all of them."""
-
-    def take(self, name: str, size_bytes: int, model: str) -> Any:
-        """Return the bytes of input `name`: a view.
-
-        Raises InvalidRequest, naming the input and `model`, for another size.
-        """
-
-    def take_all(self, sizes_bytes: list[int]) -> list[Buffer] | None:
-        """Return the bytes of all inputs, None unless they have exactly these sizes."""
-
-    def check_used_up(self, model: str) -> None:
-        """Raise InvalidRequest, naming `model`, when there are more than the header describes."""
-
-    def rewind(self) -> None:
-        """Start again from the beginning."""
 
 
 def status_of(error: Exception) -> tuple[int, str]:
