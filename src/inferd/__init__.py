@@ -7,7 +7,7 @@ __version__ = "0.1.0"
 _PLACES = {
     "Model": ("inferd.backends.function.model", "Model"),
     "Server": ("inferd.server.thread", "ServerThread"),
-    "Spec": ("inferd.backends.function.spec", "Spec"),
+    "Spec": ("inferd.backends.function.annotation", "Spec"),
     "model": ("inferd.backends.function.model", "model"),
 }
 """Where the public names are defined; imported on first use. Type checkers read the .pyi."""

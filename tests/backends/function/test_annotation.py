@@ -6,8 +6,7 @@ import pytest
 from numpy.typing import NDArray
 from typing_extensions import TypeAliasType
 
-from inferd.backends.function.annotation import port_of
-from inferd.backends.function.spec import Spec
+from inferd.backends.function.annotation import Spec, port_of
 from inferd.errors import InvalidConfig
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from inferd.backends.function.annotation import Spec
 from inferd.backends.function.signature import read_signature
-from inferd.backends.function.spec import Spec
 from inferd.core.request import InferRequest
 from inferd.errors import BackendFailed, InvalidConfig
 from inferd.tensor.dtype import DataType

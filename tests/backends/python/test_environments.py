@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from serving import ONE_CONFIG
 
-from inferd.backends.worker.environments.uv import find_uv
+from inferd.backends.worker.environments.choice import find_uv
 from inferd_worker import line, loop
 
 TELLS = """

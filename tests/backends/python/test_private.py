@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from inferd.backends.python.private import PrivateModules
+from inferd.backends.python.code import PrivateModules
 
 CLASS = "class TritonPythonModel:\n    def execute(self, requests): ...\n"
 

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from inferd.backends.worker.descendants import VARIABLE, end_descendants
+from inferd.backends.worker.process import VARIABLE, end_descendants
 
 WAITS = "import signal; print(flush=True); signal.pause()"
 

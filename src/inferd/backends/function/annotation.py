@@ -3,14 +3,35 @@
 import inspect
 import types
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 
 from inferd.backends.function.port import FunctionPort
-from inferd.backends.function.spec import Spec
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DATATYPES, DataType, datatype_of
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """Part of an annotation: `Annotated[np.ndarray, Spec("FP32", [-1, 4])]`.
+
+    `datatype` is a name of the protocol (FP32, INT64, BYTES, ...). `shape` is the shape of the
+    array that the function takes or returns, -1 for a variable dim; in a batched model the first
+    dim is the batch, -1. `name` is the tensor's name for clients. Anything left out comes from the
+    annotated type.
+    """
+
+    datatype: str = ""
+    shape: Sequence[int] | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        """Make the Spec hashable, as annotations in `... | None` must be."""
+        if isinstance(self.shape, list):
+            object.__setattr__(self, "shape", tuple(self.shape))
+
 
 SPELLINGS = (
     'Annotated[np.ndarray, inferd.Spec("FP32", [-1, 4])], numpy.typing.NDArray[np.float32], '

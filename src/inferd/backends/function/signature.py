@@ -18,9 +18,8 @@ from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
-from inferd.backends.function.annotation import SPELLINGS, port_of, unaliased
+from inferd.backends.function.annotation import SPELLINGS, Spec, port_of, unaliased
 from inferd.backends.function.port import FunctionPort
-from inferd.backends.function.spec import Spec
 from inferd.core.request import InferRequest
 from inferd.errors import BackendFailed, InvalidConfig
 from inferd.tensor.tensor import Tensor

@@ -12,8 +12,7 @@ import socket
 import threading
 from collections.abc import Callable
 
-from inferd.backends.python.code import code_folders
-from inferd.backends.python.private import PrivateModules
+from inferd.backends.python.code import PrivateModules, code_folders
 from inferd.backends.worker.environments.environment import Environment
 from inferd.backends.worker.process import Sizes, WorkerProcess
 from inferd.core.interfaces import ModelFiles

@@ -15,9 +15,8 @@ from inferd.core.interfaces import GivenModel
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry
 from inferd.core.processes import Serves
-from inferd.engine.control.changes import ModelChanges, Read
+from inferd.engine.control.changes import ModelChanges, ModelReadiness, Read
 from inferd.engine.control.load_queue import LoadQueue
-from inferd.engine.control.readiness import ModelReadiness
 from inferd.engine.loading.catalog import Catalog
 from inferd.engine.loading.ensemble import Dependents
 from inferd.engine.loading.load import Loader, LoadOptions

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from inferd.backends.worker.environments.uv import Uv
+from inferd.backends.worker.environments.choice import Uv
 from inferd.errors import InvalidConfig
 
 OFFLINE = "--no-index\n--find-links ../wheels\n"
