@@ -47,7 +47,9 @@ def told(engine):
     by_size = [one.counts.by_batch_size() for one in found.observed()]
     families = [one for one in found.families() if not one.name.startswith("process_")]
     texts = exposition(found.observed(), EVERYTHING, families)
-    customs = sorted("".join(family.text() for family in found.customs()).splitlines())
+    customs = sorted(
+        "".join(piece for one in found.customs() for piece in one.pieces()).splitlines()
+    )
     return ["".join(texts), *customs, repr(statistics), repr(by_size), repr(found.calls())]
 
 

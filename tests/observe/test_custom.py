@@ -11,7 +11,7 @@ from inferd.observe.family import CustomMetrics
 
 
 def samples(metrics):
-    text = "".join(family.text() for family in metrics.families())
+    text = "".join(piece for family in metrics.families() for piece in family.pieces())
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)

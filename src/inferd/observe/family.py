@@ -164,10 +164,6 @@ class CustomFamily:
             bounds = map(number, metric.bounds)
             yield "".join(histogram_lines(self.name, labels, bounds, below, metric.value))
 
-    def text(self) -> str:
-        """Return all lines of the family."""
-        return "".join(self.pieces())
-
 
 class CustomMetrics:
     """The families of all models, by name; `progress` counts what changes in them."""
