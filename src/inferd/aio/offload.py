@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeVar, TypeVarTuple
+from typing import TypeVar, TypeVarTuple
 
-from inferd.aio.thread import settle, start_thread
+from inferd.aio.thread import started
 from inferd.errors import Overloaded
 
 MAX_WAITING = 1000
@@ -77,34 +77,8 @@ class Offload:
             # A caller that is cancelled while it waits gives its place back.
             self._count -= size
             raise
-        return await self._started(work, size, function, args)
-
-    def _started(
-        self, work: Work, size: int, function: Callable[[*_Args], _Result], args: tuple[*_Args]
-    ) -> "asyncio.Future[_Result]":
-        """Start the thread. No frame that an exception passes through may keep the future.
-
-        The future holds the exception, which holds the frames and with them the arguments: such a
-        cycle would keep all of it in memory until the garbage collector runs.
-        """
-        done: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
-        # A list, so that `ended` can take the future out and leave no reference to it in a frame.
-        waiting = [done]
-
-        def ended(result: Any, error: BaseException | None) -> None:
-            # Not in the caller: it may have been cancelled while the thread was still busy.
-            self._leave(work, size)
-            done = waiting.pop()
-            # The caller was cancelled, and nobody wants the result.
-            if not done.done():
-                settle(done, result, error)
-
-        try:
-            start_thread(partial(function, *args), ended, f"inferd-{work.value}")
-        except RuntimeError:  # the system is out of threads
-            self._leave(work, size)
-            raise
-        return done
+        leave = partial(self._leave, work, size)
+        return await started(partial(function, *args), f"inferd-{work.value}", left=leave)
 
     def _leave(self, work: Work, size: int) -> None:
         self._free[work].release()
