@@ -26,7 +26,7 @@ class Peers:
         self._retired: set[OriginEnd] = set()
         self._predecessor: OriginEnd | None = None
         self._connecting: dict[int, tuple[str, asyncio.Task[None]]] = {}
-        # The processes of which somebody waits for one, by what is kept when it is there.
+        # A promise for each who waits, and the processes of which any will do.
         self._waits: dict[Promise[None], Collection[int]] = {}
         self._is_closed = False
         self._has_clients = True

@@ -99,20 +99,6 @@ class Trace:
     failure, "" if it has not failed.
     """
 
-    __slots__ = (
-        "_budget",
-        "children",
-        "error",
-        "id",
-        "model",
-        "parent",
-        "request_id",
-        "settings",
-        "stamps",
-        "tensors",
-        "version",
-    )
-
     def __init__(
         self,
         number: int,
