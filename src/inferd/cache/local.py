@@ -45,21 +45,6 @@ class LocalStore:
         for shelf in {shelf for shelf, _ in self.entries}:
             shelf.clear()
 
-    def keep(self, shelf: "LocalShelf", key: bytes, packed: Packed) -> None:
-        """Keep an answer, and make room for it."""
-        if len(packed) > self.largest_bytes:
-            return
-        # Another request for the same may have been answered meanwhile.
-        self.drop(shelf, key)
-        self.entries[shelf, key] = packed
-        shelf.keys[key] = None
-        self.used_bytes += len(packed) + ENTRY_BYTES
-        # After adding: the new one is last in the order, so it is never the one that goes.
-        while self.used_bytes > self.size_bytes:
-            self.eviction_count += 1
-            # The first in the order is the one whose last use is the longest ago.
-            self.drop(*next(iter(self.entries)))
-
     def drop(self, shelf: "LocalShelf", key: bytes) -> None:
         """Drop the answer that `shelf` has under `key`, if there is one."""
         packed = self.entries.pop((shelf, key), None)
@@ -67,21 +52,13 @@ class LocalStore:
             del shelf.keys[key]
             self.used_bytes -= len(packed) + ENTRY_BYTES
 
-    def drop_all(self, shelf: "LocalShelf") -> None:
-        """Drop the answers of `shelf`. They may be millions, and requests wait meanwhile."""
-        entries, freed_bytes = self.entries, ENTRY_BYTES * len(shelf.keys)
-        for key in shelf.keys:  # in the order in which they came, and mostly lie in memory
-            freed_bytes += len(entries.pop((shelf, key)))
-        shelf.keys.clear()
-        self.used_bytes -= freed_bytes
-
 
 class LocalShelf:
     """See Shelf. `keys` are those of its answers, in the order in which they came."""
 
     def __init__(self, store: LocalStore) -> None:
         self._store = store
-        # A dict as a set that keeps an order: drop_all goes through memory as it was filled.
+        # A dict as a set that keeps an order: `clear` goes through memory as it was filled.
         self.keys: dict[bytes, None] = {}
 
     async def find(self, key: bytes) -> Packed | None:
@@ -92,9 +69,25 @@ class LocalShelf:
         return packed
 
     async def keep(self, key: bytes, packed: Packed) -> None:
-        """See Shelf.keep."""
-        self._store.keep(self, key, packed)
+        """See Shelf.keep. Makes room for it."""
+        store = self._store
+        if len(packed) > store.largest_bytes:
+            return
+        # Another request for the same may have been answered meanwhile.
+        store.drop(self, key)
+        store.entries[self, key] = packed
+        self.keys[key] = None
+        store.used_bytes += len(packed) + ENTRY_BYTES
+        # After adding: the new one is last in the order, so it is never the one that goes.
+        while store.used_bytes > store.size_bytes:
+            store.eviction_count += 1
+            # The first in the order is the one whose last use is the longest ago.
+            store.drop(*next(iter(store.entries)))
 
     def clear(self) -> None:
-        """See Shelf.clear."""
-        self._store.drop_all(self)
+        """See Shelf.clear. They may be millions, and requests wait meanwhile."""
+        entries, freed_bytes = self._store.entries, ENTRY_BYTES * len(self.keys)
+        for key in self.keys:  # in the order in which they came, and mostly lie in memory
+            freed_bytes += len(entries.pop((self, key)))
+        self.keys.clear()
+        self._store.used_bytes -= freed_bytes
