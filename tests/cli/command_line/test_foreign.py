@@ -91,9 +91,10 @@ def test_a_folder_called_like_a_program_is_a_folder(tmp_path, monkeypatch):
 
 def test_each_flag_becomes_options_that_are_there():
     for one in FOREIGN:
-        for name, translate in one.flags.items():
+        for name in one.flags:
             value = {"enable-grpc": "true"}.get(name, "1")
-            line = read_command_line(["m", *translate(value)])
+            understood = understand([one.programs[0], "m", f"--{name}={value}"], {})
+            line = read_command_line(understood.arguments)
             assert read_settings(line.flags, {}).config.model_repository[0] == "m"
 
 
