@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from inferd.tune.space import INSTANCES, PROCESS, Value
+from inferd.tune.settings import INSTANCES, PROCESS, Value
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 

@@ -36,7 +36,7 @@ from inferd.tune.goal import QUANTILES, Cost, read_goal
 from inferd.tune.measuring import TuneLoad, load_plan, measured_by, served
 from inferd.tune.search import Candidate
 from inferd.tune.session import Session, TuneTask
-from inferd.tune.space import INSTANCES, PROCESS, Knob, Space
+from inferd.tune.settings import INSTANCES, PROCESS, Knob, Space
 from inferd.values.drawn import drawn
 
 LEAD_S, WARMUP_S, TIMES = 0.03, 0.05, 4
@@ -83,13 +83,13 @@ class Recorder:
                     stack.close()
                     now = self._server_of(candidate)
                     config = self._config(candidate)
-                    server = stack.enter_context(
+                    client = stack.enter_context(
                         served(self._repository, self._name, config, self._load)
                     )
-                    plan = load_plan(server, self._name, self._session.inputs)
+                    plan = load_plan(client, self._name, self._session.inputs)
                     generators = stack.enter_context(Generators(plan, 1, LEAD_S))
                 try:
-                    server.client.load(self._name, config=self._config(candidate))
+                    client.load(self._name, config=self._config(candidate))
                     yield (
                         candidate,
                         [

@@ -16,7 +16,7 @@ GPUS = Reading(gpu_count=2)
 
 def signs(check):
     return {sign: [] for sign in "+- "} | {
-        sign: [line.text for line in diff(said_by(check), check.config) if line.sign == sign]
+        sign: [text for found, text in diff(said_by(check), check.config) if found == sign]
         for sign in "+- "
     }
 

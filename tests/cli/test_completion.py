@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from inferd.cli import completion
-from inferd.cli.completion import CompletedOption, abouts, help_of, options_of_help
+from inferd.cli.completion import abouts, help_of, options_of_help
 from inferd.cli.verbs import VERBS
 from inferd.config.options.option import options_of
 from inferd.config.server import ServerConfig
@@ -35,11 +35,11 @@ def script(capsys):
 
 
 def test_options_are_read_from_a_help():
-    assert options_of_help(HELP) == [
-        CompletedOption("port", "where it listens"),
-        CompletedOption("output", "what it writes"),
-        CompletedOption("json", "as JSON"),
-        CompletedOption("timeout", "how long; see --port"),
+    assert [*options_of_help(HELP).items()] == [
+        ("port", "where it listens"),
+        ("output", "what it writes"),
+        ("json", "as JSON"),
+        ("timeout", "how long; see --port"),
     ]
 
 
@@ -53,12 +53,12 @@ def test_options_are_read_from_a_help():
     ],
 )
 def test_a_short_name_is_no_part_of_what_an_option_is_about(line):
-    assert options_of_help(line) == [("rate", "requests a second")]
+    assert options_of_help(line) == {"rate": "requests a second"}
 
 
 def test_all_options_of_the_server_are_found():
     expected = {one.key for one in options_of(ServerConfig).values() if one.acted_on}
-    assert expected <= {one.name for one in options_of_help(help_of("serve"))}
+    assert expected <= options_of_help(help_of("serve")).keys()
 
 
 @pytest.mark.parametrize("verb", sorted({*VERBS} - {"key", "completion"}))
@@ -66,7 +66,7 @@ def test_each_verb_has_options_and_a_line_in_the_main_help(verb):
     assert abouts()[verb]
     options = options_of_help(help_of(verb))
     assert options
-    assert all(one.about for one in options)
+    assert all(options.values())
 
 
 def completed(script, *words):
@@ -99,7 +99,7 @@ def test_others_have_all_verbs_and_options_in_quotes_that_end(script, shell):
     for verb in VERBS:
         assert re.search(rf"\b{verb}\b", text)
     for option in options_of_help(help_of("serve")):
-        assert (f"'--{option.name}:" if shell == "zsh" else f" -l {option.name} ") in text
+        assert (f"'--{option}:" if shell == "zsh" else f" -l {option} ") in text
     for line in text.splitlines():
         assert line.startswith("#") or line.count("'") % 2 == 0
 

@@ -36,7 +36,7 @@ FOREIGN_FLAGS = {
     "ray start": {"head", "address"},
 }
 OURS = {"help", "version", "config"} | {
-    option.name for verb in VERBS for option in options_of_help(help_of(verb))
+    option for verb in VERBS for option in options_of_help(help_of(verb))
 }
 
 

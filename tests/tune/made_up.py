@@ -4,7 +4,7 @@ import math
 import random
 
 from inferd.tune.goal import Cost
-from inferd.tune.space import BATCH, DELAY, INSTANCES, PROCESS, THREADS, Knob, Space
+from inferd.tune.settings import BATCH, DELAY, INSTANCES, PROCESS, THREADS, Knob, Space
 
 CORES, CONCURRENCY = 2, 16
 SPACE = Space(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from inferd.tune.expected import Circumstances
 from inferd.tune.goal import QUANTILES, Cost
 from inferd.tune.search import Candidate, Search, Trial
-from inferd.tune.space import Knob, Space
+from inferd.tune.settings import Knob, Space
 
 FOLDER = Path(__file__).with_name("surfaces")
 NAMES = sorted(file.stem for file in FOLDER.glob("*.json"))

@@ -3,7 +3,7 @@
 import pytest
 
 from inferd.tune.expected import LATENCY, MEMORY, NAMES, RATE, Circumstances, Expected, effects_of
-from inferd.tune.space import BATCH, DELAY, INSTANCES, Knob, Space
+from inferd.tune.settings import BATCH, DELAY, INSTANCES, Knob, Space
 
 SPACE = Space([Knob(INSTANCES, (1, 2)), Knob(BATCH, (1, 4, 16, 32)), Knob(DELAY, (0, 2000))])
 

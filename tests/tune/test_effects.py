@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from inferd.tune.expected import NAMES, Circumstances, effects_of
-from inferd.tune.space import BATCH, DELAY, INSTANCES, PROCESS, THREADS, Knob, Space
+from inferd.tune.settings import BATCH, DELAY, INSTANCES, PROCESS, THREADS, Knob, Space
 
 SPACE = Space(
     [

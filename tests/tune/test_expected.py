@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from inferd.tune.expected import NAMES, Belief, Expected
-from inferd.tune.space import INSTANCES, PROCESS, Knob, Space
+from inferd.tune.settings import INSTANCES, PROCESS, Knob, Space
 
 SPACE = Space([Knob(INSTANCES, (1, 2, 3, 4, 6, 8)), Knob(PROCESS, ("server", "worker"))])
 NONE = np.zeros((len(SPACE.candidates), len(NAMES)))

@@ -18,9 +18,9 @@ def test_a_server_has_the_model_with_the_configuration_that_is_tried(repository)
         '"output":[{"name":"y","data_type":"TYPE_FP32","dims":[2]}]}'
     )
     for load, scheme in ((TuneLoad(), "http"), (TuneLoad(grpc=True), "grpc")):
-        with served(repository, "slow", config, load) as server:
-            assert server.url.startswith(scheme)
-            assert server.client.config("slow")["max_batch_size"] == 9
+        with served(repository, "slow", config, load) as client:
+            assert client.url.startswith(scheme)
+            assert client.config("slow")["max_batch_size"] == 9
 
 
 def test_a_configuration_that_does_not_load_is_told_in_the_servers_words(repository):

@@ -6,7 +6,7 @@ from recorded import run
 
 from inferd.tune.goal import Cost, Goal, read_goal
 from inferd.tune.search import LEAST_TRIALS, Search
-from inferd.tune.space import INSTANCES, Knob, Space
+from inferd.tune.settings import INSTANCES, Knob, Space
 
 MODELS = range(100, 140)
 

@@ -5,25 +5,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
 
 from inferd.check.model import ModelCheck
 from inferd.config.model import ModelConfig, Optimization, VersionPolicy
 from inferd.config.pbtxt import to_pbtxt
 
 
-class DiffLine(NamedTuple):
-    """One line of a configuration: "+" where it was filled in, "-" where it was replaced."""
+def diff(said: ModelConfig, in_force: ModelConfig) -> list[tuple[str, str]]:
+    """Return the lines of the configuration `in_force`, compared with what was `said`.
 
-    sign: str
-    text: str
-
-
-def diff(said: ModelConfig, in_force: ModelConfig) -> list[DiffLine]:
-    """Return the lines of the configuration `in_force`, compared with what was `said`."""
+    Before each stands its sign: "+" where it was filled in, "-" where it was replaced.
+    """
     before, after = to_pbtxt(said).splitlines(), to_pbtxt(in_force).splitlines()
     return [
-        DiffLine(line[0], line[2:])
+        (line[0], line[2:])
         # ndiff's usual junk would leave out empty lines and blanks.
         for line in difflib.ndiff(before, after, linejunk=None, charjunk=None)
         # Lines with "?" show where two lines differ, for the eye.

@@ -96,23 +96,18 @@ def _name_surprises(check: ModelCheck, config: ModelConfig) -> Iterator[Warned]:
 
 def _idle_fields(config: ModelConfig) -> Iterator[Warned]:
     """Yield fields that nothing looks at."""
-    for path in (*_idle_optimization(config.optimization), *_idle_in_lists(config)):
+    for path in _idle_paths(config):
         yield Warned(f"{path[-1]} has no effect in inferd", path)
-    if config.cc_model_filenames:
-        yield Warned("cc_model_filenames has no effect in inferd", ("cc_model_filenames",))
     if config.backend not in _GRAPHS:
         yield from _idle_graph_fields(config)
 
 
-def _idle_optimization(optimization: Optimization) -> Iterator[FieldPath]:
+def _idle_paths(config: ModelConfig) -> Iterator[FieldPath]:
     usual = Optimization()
     # Fields that Triton passes to its C++ backends or to CUDA.
     for field in ("priority", "cuda", "gather_kernel_buffer_threshold", "eager_batching"):
-        if getattr(optimization, field) != getattr(usual, field):
+        if getattr(config.optimization, field) != getattr(usual, field):
             yield "optimization", field
-
-
-def _idle_in_lists(config: ModelConfig) -> Iterator[FieldPath]:
     for number, group in enumerate(config.instance_group):
         if group.secondary_devices:
             yield "instance_group", number, "secondary_devices"
@@ -120,6 +115,8 @@ def _idle_in_lists(config: ModelConfig) -> Iterator[FieldPath]:
     for number, step in enumerate(ensemble.step if ensemble is not None else ()):
         if step.model_namespace:
             yield "ensemble_scheduling", "step", number, "model_namespace"
+    if config.cc_model_filenames:
+        yield ("cc_model_filenames",)
 
 
 def _idle_graph_fields(config: ModelConfig) -> Iterator[Warned]:

@@ -17,13 +17,13 @@ from inferd.cli.remote.server import (
     run_command,
     url_of,
 )
+from inferd.cli.terminal import Board, ProgressLine, board_text, columns
 from inferd.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from inferd.bench.plan import LoadProgress, Point
     from inferd.bench.result import PointResult, RunResult
     from inferd.cli.remote.requests import Prepared
-    from inferd.cli.terminal import ProgressLine
 
 DEFAULT_CONCURRENCY = "1:16"
 
@@ -199,7 +199,6 @@ def _measured(
     from inferd.bench.processes import Generators
     from inferd.bench.result import RunResult
     from inferd.bench.sweep import total_seconds
-    from inferd.cli.terminal import ProgressLine
 
     began = datetime.now().astimezone().isoformat(" ", "seconds")
     found: list[PointResult] = []
@@ -228,7 +227,7 @@ def _measured(
 
 
 def _shown(
-    line: "ProgressLine", before: float, part: float
+    line: ProgressLine, before: float, part: float
 ) -> Callable[["Point", float, Sequence["LoadProgress"]], None]:
     """Return what shows a point while it is measured: how far it is, and what it was like last."""
 
@@ -247,7 +246,6 @@ def _shown(
 
 def _show(result: "RunResult", given: argparse.Namespace) -> None:
     from inferd.bench import table
-    from inferd.cli.terminal import Board, board_text, columns
 
     board = Board([(table.title(result), table.HEAD, table.rows(result.points))], [])
     sys.stdout.write(board_text(board, columns()))

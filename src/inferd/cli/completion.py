@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from typing import NamedTuple
 
 from inferd.cli.verbs import VERBS, run_verb
 
@@ -35,15 +34,8 @@ _OPTION = re.compile(rf"^ *{_SHORT}--([a-z][a-z0-9-]*){_VALUE}{_LATER}(?: +([^\s
 _ABOUT = re.compile(r"^  inferd ([a-z|]+) .*? {2,}(\S.*)$")
 
 
-class CompletedOption(NamedTuple):
-    """An option of a verb, with the beginning of what its help says."""
-
-    name: str
-    about: str
-
-
-Options = Mapping[str, Sequence[CompletedOption]]
-"""The options of each verb."""
+Options = Mapping[str, Mapping[str, str]]
+"""The options of each verb by name, with the beginning of what its help says of them."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -77,8 +69,8 @@ def help_of(verb: str) -> str:
     return said.getvalue()
 
 
-def options_of_help(text: str) -> list[CompletedOption]:
-    """Return the options that a help explains, in its order."""
+def options_of_help(text: str) -> dict[str, str]:
+    """Return the options that a help explains, in its order, and how it does."""
     found: dict[str, str] = {}
     lines = text.splitlines()
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
@@ -87,12 +79,12 @@ def options_of_help(text: str) -> list[CompletedOption]:
             # The first time an option is explained counts; later ones are examples.
             found.setdefault(matched[1], about.rstrip(".,;:"))
     # An option without words is one that a sentence mentions.
-    return [CompletedOption(name, about) for name, about in found.items() if about]
+    return {name: about for name, about in found.items() if about}
 
 
 def _bash(options: Options, _abouts: Mapping[str, str]) -> str:
     cases = "\n".join(
-        f"        {verb}) words='{' '.join(f'--{one.name}' for one in known)}' ;;"
+        f"        {verb}) words='{' '.join(f'--{name}' for name in known)}' ;;"
         for verb, known in options.items()
     )
     return f"""\
@@ -117,7 +109,7 @@ def _zsh(options: Options, abouts: Mapping[str, str]) -> str:
     verbs = " ".join(_quoted(f"{verb}:{_plain(abouts[verb])}") for verb in options)
     cases = ""
     for verb, known in options.items():
-        words = " ".join(_quoted(f"--{one.name}:{_plain(one.about)}") for one in known)
+        words = " ".join(_quoted(f"--{name}:{_plain(about)}") for name, about in known.items())
         cases += f"    {verb}) known=({words}) ;;\n"
     return f"""\
 #compdef inferd
@@ -147,9 +139,8 @@ def _fish(options: Options, abouts: Mapping[str, str]) -> str:
         about = _quoted(_plain(abouts[verb]))
         lines.append(f"complete -c inferd -f -n __fish_use_subcommand -a {verb} -d {about}")
         seen = _quoted(f"__fish_seen_subcommand_from {verb}")
-        for one in known:
-            about = _quoted(_plain(one.about))
-            lines.append(f"complete -c inferd -n {seen} -l {one.name} -d {about}")
+        for name, said in known.items():
+            lines.append(f"complete -c inferd -n {seen} -l {name} -d {_quoted(_plain(said))}")
     return "\n".join(lines) + "\n"
 
 

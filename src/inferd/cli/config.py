@@ -11,7 +11,6 @@ from inferd.cli.remote.server import add_server_arguments, client_of, failure_te
 from inferd.errors import InferdError, InvalidConfig
 
 if TYPE_CHECKING:
-    from inferd.check.in_force import DiffLine
     from inferd.check.model import ModelCheck
     from inferd.config.model import ModelConfig
 
@@ -115,7 +114,7 @@ def _show(config: "ModelConfig", said: "ModelConfig", form: str | None) -> None:
             sys.stdout.writelines(f"{sign} {text}\n" for sign, text in lines)
 
 
-def _write_rich(lines: "Sequence[DiffLine]") -> bool:
+def _write_rich(lines: Sequence[tuple[str, str]]) -> bool:
     """Write with colours; return False where there is no terminal, or rich is not installed."""
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
         return False

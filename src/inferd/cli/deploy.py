@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inferd.cli.cluster.board import add_ray_arguments
+from inferd.cli.cluster.board import add_ray_arguments, changes, status_board
 from inferd.cli.parser import CommandParser
+from inferd.cli.terminal import screen
 from inferd.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -108,9 +109,6 @@ def _done(given: argparse.Namespace, spec: "DeploymentSpec | None") -> int:
 
 
 def _show(placement: "RayPlacement", given: argparse.Namespace) -> int:
-    from inferd.cli.cluster.board import status_board
-    from inferd.cli.terminal import screen
-
     if given.json:
         return _write_json(placement.status())
     with screen() as show:
@@ -124,9 +122,6 @@ def _show(placement: "RayPlacement", given: argparse.Namespace) -> int:
 
 def _follow(placement: "RayPlacement", given: argparse.Namespace) -> int:
     """Show how it goes on until all is as wanted, or never will be."""
-    from inferd.cli.cluster.board import changes, status_board
-    from inferd.cli.terminal import screen
-
     # A log gets lines for changes, a terminal a table in place.
     is_live = sys.stdout.isatty() and not given.json
     status = before = None

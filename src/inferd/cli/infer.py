@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from inferd.cli.parser import CommandParser, count_of
 from inferd.cli.remote.requests import drawn_inputs
 from inferd.cli.remote.server import SERVER_HELP, add_server_arguments, client_of, run_command
+from inferd.cli.terminal import ProgressLine, columns
 from inferd.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -181,8 +182,6 @@ def _repeated(
     client: "Client", model: str, tensors: list["Tensor"], given: argparse.Namespace
 ) -> tuple["InferResult", list[float]]:
     """Return the first answer, and how many seconds each took; Ctrl-C ends it early."""
-    from inferd.cli.terminal import ProgressLine
-
     inputs = {one.name: one for one in tensors}
     options = _options(given)
     first: InferResult | None = None
@@ -222,14 +221,14 @@ def _stream(
 
 
 def _options(given: argparse.Namespace) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    if given.version:
-        options["version"] = given.version
+    parameters: dict[str, Any] = {}
+    options = {
+        "version": given.version,
+        "classification": given.classes,
+        "parameters": parameters,
+    }
     if given.outputs:
         options["outputs"] = [name.strip() for name in given.outputs.split(",")]
-    if given.classes:
-        options["classification"] = given.classes
-    parameters = {}
     for word in given.parameter:
         name, equals, text = word.partition("=")
         if not equals:
@@ -240,13 +239,10 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
         # What is no JSON is a text, so that quotes need not be quoted for the shell.
         except ValueError:
             parameters[name] = text
-    if parameters:
-        options["parameters"] = parameters
     return options
 
 
 def _write_text(result: "InferResult", tensors: list["Tensor"], seconds: list[float]) -> None:
-    from inferd.cli.terminal import columns
     from inferd.values.output import tensor_text
 
     version = f", version {result.model_version}" if result.model_version else ""

@@ -175,8 +175,8 @@ def _show(session: "Session") -> None:
     lines = [f"could not be measured: {one}" for one in session.failures]
     if not session.has_batches:
         lines.append("batches were not tried: see inferd_joining_reason in its configuration")
-    if best is not None and session.goal.worst(best.cost) > 1:
-        lines.append(f"none holds the goal {session.goal.text}; this is the nearest")
+    if best is not None and session.task.goal.worst(best.cost) > 1:
+        lines.append(f"none holds the goal {session.task.goal.text}; this is the nearest")
     board = Board([(title, _HEAD, rows)] if rows else [], lines)
     sys.stdout.write(board_text(board, columns()))
 
@@ -192,11 +192,11 @@ def _json(session: "Session") -> str:
 
     best = session.best
     document = {
-        "model": session.model,
-        "goal": session.goal.text,
+        "model": session.task.model,
+        "goal": session.task.goal.text,
         "candidates": len(session.space.candidates),
         "best": plain(best) if best else None,
-        "holds": best is not None and session.goal.worst(best.cost) <= 1,
+        "holds": best is not None and session.task.goal.worst(best.cost) <= 1,
         "measured": [plain(one) for one in session.points],
         "failures": session.failures,
     }

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from inferd.tune.space import BATCH, DELAY, INSTANCES, PROCESS, THREADS, Space
+from inferd.tune.settings import BATCH, DELAY, INSTANCES, PROCESS, THREADS, Space
 
 Numbers = NDArray[np.float64]
 Rows = NDArray[np.int64]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from inferd.tune.goal import Cost, Goal
-from inferd.tune.space import Value
+from inferd.tune.settings import Value
 
 
 class TunePoint(NamedTuple):

@@ -35,18 +35,11 @@ class TuneLoad(NamedTuple):
     grpc: bool = False
 
 
-class ServerUnderTest(NamedTuple):
-    """A server under test, with the model loaded."""
-
-    client: Client
-    url: str
-
-
 @contextmanager
-def served(
-    repository: Path, model: str, config: str | None, load: TuneLoad
-) -> Iterator[ServerUnderTest]:
-    """Run a server, and have it load the model, with `config`, JSON, in place of its file if given.
+def served(repository: Path, model: str, config: str | None, load: TuneLoad) -> Iterator[Client]:
+    """Run a server, have it load the model, with `config`, JSON, in place of its file if given.
+
+    Yields a client of it.
 
     Raises LoadFailed with the server's words, Unavailable if it does not start.
     """
@@ -71,7 +64,7 @@ def served(
                 client.load(model, config=config)
             except InferdError as error:
                 raise LoadFailed(error.message) from error
-            yield ServerUnderTest(client, url)
+            yield client
     finally:
         _end(process)
 
@@ -91,21 +84,21 @@ def _end(process: "subprocess.Popen[str]") -> None:
 
 
 def measured(
-    server: ServerUnderTest,
+    client: Client,
     model: str,
     inputs: Sequence[Tensor],
     load: TuneLoad,
     show: Callable[[float], None],
 ) -> Cost:
     """Load the server, and return what the settings cost. Raises InferdError."""
-    plan = load_plan(server, model, inputs)
+    plan = load_plan(client, model, inputs)
     with Generators(plan, load.processes) as generators:
         return measured_by(generators, plan, load, show)
 
 
-def load_plan(server: ServerUnderTest, model: str, inputs: Sequence[Tensor]) -> Plan:
+def load_plan(client: Client, model: str, inputs: Sequence[Tensor]) -> Plan:
     """Return what is sent to the server: requests with these inputs."""
-    settings = read_settings(server.url, {})
+    settings = read_settings(client.url, {})
     return plan_of(settings, [list(inputs)], WantedRequest(model))
 
 

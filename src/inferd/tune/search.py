@@ -23,7 +23,7 @@ from inferd.tune.expected import (
     effects_of,
 )
 from inferd.tune.goal import Cost, Goal
-from inferd.tune.space import Space, Value
+from inferd.tune.settings import Space, Value
 
 Candidate = tuple[Value, ...]
 

@@ -18,8 +18,7 @@ from inferd.tune.front import TunePoint, front, page
 from inferd.tune.goal import Cost, Goal
 from inferd.tune.measuring import TuneLoad, measured, served
 from inferd.tune.search import Candidate, Search
-from inferd.tune.settings import configured, knobs, start
-from inferd.tune.space import BATCH, Space
+from inferd.tune.settings import BATCH, Space, configured, knobs, start
 
 
 class TimeBudget:
@@ -79,11 +78,11 @@ class Session:
 
     def __init__(
         self,
-        wanted: TuneTask,
+        task: TuneTask,
         inputs: Callable[[Client], Sequence[Tensor]],
         show: Callable[[float, str], None] = lambda _share, _text: None,
     ) -> None:
-        self._wanted = wanted
+        self.task = task
         self._inputs = inputs
         self._show = show
         self.inputs: Sequence[Tensor] = ()
@@ -94,25 +93,15 @@ class Session:
         self.failures: list[str] = []
 
     @property
-    def model(self) -> str:
-        """The model's name."""
-        return self._wanted.model
-
-    @property
-    def goal(self) -> Goal:
-        """What is wanted of it."""
-        return self._wanted.goal
-
-    @property
     def quantile(self) -> str:
         """The quantile that the goal limits first; p99 if it limits none."""
-        limited = [one.what for one in self.goal.limits if one.what != "memory"]
+        limited = [one.what for one in self.task.goal.limits if one.what != "memory"]
         return limited[0] if limited else "p99"
 
     @property
     def best(self) -> TunePoint | None:
         """The best point; None if none was measured."""
-        return min(self.points, key=lambda one: self.goal.rank(one.cost), default=None)
+        return min(self.points, key=lambda one: self.task.goal.rank(one.cost), default=None)
 
     @property
     def has_batches(self) -> bool:
@@ -141,26 +130,26 @@ class Session:
 
         The `space` is known then. Raises InferdError if the model cannot be tuned.
         """
-        wanted = self._wanted
-        self._show(0.0, f"loading {wanted.model}")
-        with served(wanted.repository, wanted.model, None, wanted.load) as server:
-            text = json.dumps(server.client.config(wanted.model))
+        task = self.task
+        self._show(0.0, f"loading {task.model}")
+        with served(task.repository, task.model, None, task.load) as client:
+            text = json.dumps(client.config(task.model))
             self._config = parse_json(text, "the configuration in force")
-            self.inputs = self._inputs(server.client)
+            self.inputs = self._inputs(client)
             # A model that loads may still refuse these inputs: better known before the search.
-            server.client.infer(wanted.model, {one.name: one for one in self.inputs})
-        found = knobs(self._config, self._file, wanted.cores, wanted.providers)
+            client.infer(task.model, {one.name: one for one in self.inputs})
+        found = knobs(self._config, self._file, task.cores, task.providers)
         self.space = Space(found)
         return start(found, self._config)
 
     def _run(self) -> None:
-        wanted = self._wanted
-        budget = TimeBudget(wanted.most_s)
+        task = self.task
+        budget = TimeBudget(task.most_s)
         first = self.prepare()
-        circumstances = Circumstances(wanted.load.concurrency, wanted.cores)
-        search = Search(self.space, wanted.goal, first, circumstances)
-        if wanted.most_trials is not None:
-            search.budget = min(wanted.most_trials, len(self.space.candidates))
+        circumstances = Circumstances(task.load.concurrency, task.cores)
+        search = Search(self.space, task.goal, first, circumstances)
+        if task.most_trials is not None:
+            search.budget = min(task.most_trials, len(self.space.candidates))
         while budget.fits and (candidate := search.propose()) is not None:
             with budget.measuring():
                 cost = self._cost(search, candidate)
@@ -168,12 +157,12 @@ class Session:
 
     def page(self) -> str:
         """Return an HTML page with all that was measured."""
-        return page(self.model, self.points, self.best, self.goal, self.quantile)
+        return page(self.task.model, self.points, self.best, self.task.goal, self.quantile)
 
     def configuration(self, point: TunePoint) -> ModelConfig:
         """Return the model's configuration with the settings of a point, as its file has it."""
         found = configured(self._file, self._config, point.settings)
-        return replace(found, name=self._wanted.model)
+        return replace(found, name=self.task.model)
 
     def write(self) -> None:
         """Write the best into the model's file; what was there becomes config.pbtxt.old.
@@ -182,12 +171,12 @@ class Session:
         """
         best = self.best
         assert best is not None
-        file = self._wanted.place / CONFIG_FILE
+        file = self.task.place / CONFIG_FILE
         latency = f"{self.quantile} {best.cost.latency_ms[self.quantile]:.3g} ms"
-        goal = f"; goal {self.goal.text}" if self.goal.text else ""
+        goal = f"; goal {self.task.goal.text}" if self.task.goal.text else ""
         head = (
             f"# Found by inferd tune: {best.text}:\n# {best.cost.per_s:.0f} requests/s, {latency} "
-            f"with {self._wanted.load.concurrency} requests at a time{goal}.\n"
+            f"with {self.task.load.concurrency} requests at a time{goal}.\n"
         )
         new = file.with_name(f"{CONFIG_FILE}.new")
         try:
@@ -201,7 +190,7 @@ class Session:
             raise InvalidConfig(msg) from error
 
     def _cost(self, search: Search, candidate: Candidate) -> Cost | None:
-        wanted, settings = self._wanted, self.space.named(candidate)
+        task, settings = self.task, self.space.named(candidate)
         point = TunePoint(settings, Cost(0.0, {}))
         number = len(search.trials) + len(search.failed)
 
@@ -210,10 +199,10 @@ class Session:
 
         show(0.0)
         config = json.dumps(to_json(self.configuration(point)))
-        model = wanted.model
+        model = task.model
         try:
-            with served(wanted.repository, model, config, wanted.load) as server:
-                cost = measured(server, model, self.inputs, wanted.load, show)
+            with served(task.repository, model, config, task.load) as client:
+                cost = measured(client, model, self.inputs, task.load, show)
         except InferdError as error:
             self.failures.append(f"{point.text}: {error.message}")
             return None
@@ -222,11 +211,11 @@ class Session:
 
     def _read_file(self) -> ModelConfig:
         """Return what the model's file says, a configuration without anything if there is none."""
-        file = self._wanted.place / CONFIG_FILE
-        if not self._wanted.place.exists():
-            msg = f"there is no model '{self._wanted.model}' in {self._wanted.repository}"
+        file = self.task.place / CONFIG_FILE
+        if not self.task.place.exists():
+            msg = f"there is no model '{self.task.model}' in {self.task.repository}"
             raise ModelNotFound(msg)
         if not file.is_file():
-            return ModelConfig(name=self._wanted.model)
+            return ModelConfig(name=self.task.model)
         text = decode_pbtxt(file.read_bytes(), CONFIG_FILE)
         return parse_pbtxt(text, CONFIG_FILE)

@@ -5,7 +5,6 @@ import pytest
 
 from inferd.config.options.trace import (
     CollectorSettings,
-    TraceConfig,
     TraceSettings,
     in_effect,
     read_trace_config,
@@ -18,13 +17,13 @@ def test_nothing_said_is_off_with_tritons_defaults():
     settings = TraceSettings(
         levels=(), rate=1000, count=-1, log_frequency=0, file=None, mode="triton"
     )
-    assert read_trace_config([]) == TraceConfig(settings, CollectorSettings())
+    assert read_trace_config([]) == (settings, CollectorSettings())
 
 
 def test_all_of_mode_triton():
     entries = ["rate=100", "level=TENSORS", "level=TIMESTAMPS", "count=5", "mode=triton"]
     entries += ["triton,file=/tmp/trace.json", "triton,log-frequency=50"]
-    assert read_trace_config(entries).settings == TraceSettings(
+    assert read_trace_config(entries)[0] == TraceSettings(
         levels=("TIMESTAMPS", "TENSORS"),
         rate=100,
         count=5,
@@ -39,9 +38,9 @@ def test_all_of_mode_opentelemetry():
     entries += ["opentelemetry,resource=service.name=mine", "opentelemetry,resource=a=b=c"]
     entries += ["opentelemetry,bsp_max_queue_size=10", "opentelemetry,bsp_schedule_delay=20"]
     entries += ["opentelemetry,bsp_max_export_batch_size=10"]
-    config = read_trace_config(entries)
-    assert config.settings == TraceSettings(levels=("TIMESTAMPS",), rate=0, mode="opentelemetry")
-    assert config.collector == CollectorSettings(
+    settings, collector = read_trace_config(entries)
+    assert settings == TraceSettings(levels=("TIMESTAMPS",), rate=0, mode="opentelemetry")
+    assert collector == CollectorSettings(
         url="http://there:4318/v1/traces?a=b",
         resource=(("service.name", "mine"), ("a", "b=c")),
         bsp_max_queue_size=10,
@@ -51,7 +50,7 @@ def test_all_of_mode_opentelemetry():
 
 
 def test_a_url_without_a_scheme_is_http():
-    collector = read_trace_config(["opentelemetry,url=there:4318/v1/traces"]).collector
+    collector = read_trace_config(["opentelemetry,url=there:4318/v1/traces"])[1]
     assert collector.url == "http://there:4318/v1/traces"
 
 
@@ -103,27 +102,27 @@ def test_options_go_before_the_variables():
 
 
 def test_the_last_of_two_counts():
-    assert read_trace_config(["rate=1", "rate=2"]).settings.rate == 2
+    assert read_trace_config(["rate=1", "rate=2"])[0].rate == 2
 
 
 @pytest.mark.parametrize("level", ["MIN", "MAX", "max", "true", "On", "timestamps"])
 def test_levels_of_tritons_command_lines_are_timestamps(level):
-    settings = read_trace_config([f"level={level}", "triton,file=x"]).settings
+    settings = read_trace_config([f"level={level}", "triton,file=x"])[0]
     assert settings.levels == ("TIMESTAMPS",)
 
 
 def test_a_level_may_stand_without_a_file():
-    settings = read_trace_config(["level=TENSORS"]).settings
+    settings = read_trace_config(["level=TENSORS"])[0]
     assert (settings.levels, settings.file) == (("TENSORS",), None)
 
 
 @pytest.mark.parametrize("level", ["OFF", "off", "false"])
 def test_off_is_no_level(level):
-    assert read_trace_config([f"level={level}"]).settings.levels == ()
+    assert read_trace_config([f"level={level}"])[0].levels == ()
 
 
 def test_a_mode_may_have_any_case():
-    assert read_trace_config(["mode=OpenTelemetry"]).settings.mode == "opentelemetry"
+    assert read_trace_config(["mode=OpenTelemetry"])[0].mode == "opentelemetry"
 
 
 @pytest.mark.parametrize(

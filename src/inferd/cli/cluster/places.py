@@ -4,8 +4,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from inferd.cli.cluster.board import add_ray_arguments
+from inferd.cli.cluster.board import add_ray_arguments, places_board
 from inferd.cli.parser import CommandParser
+from inferd.cli.terminal import screen
 
 _DESCRIPTION = """\
 Shows the places where replicas of a deployment on Ray serve, as fronts are to know them: those that
@@ -25,8 +26,6 @@ def run(arguments: Sequence[str]) -> int:
 def _show(given: argparse.Namespace) -> int:
     import msgspec
 
-    from inferd.cli.cluster.board import places_board
-    from inferd.cli.terminal import screen
     from inferd.ray.connection import RayPlacement
     from inferd.ray.spec import DEFAULT_NAME
 

@@ -90,9 +90,9 @@ def _answer_sizes(
 
     if wanted.stream or wanted.sequence_length:
         return {}
-    options: dict[str, Any] = {"outputs": list(wanted.outputs)} if wanted.outputs else {}
-    if wanted.version:
-        options["version"] = wanted.version
+    options: dict[str, Any] = {"version": wanted.version}
+    if wanted.outputs:
+        options["outputs"] = list(wanted.outputs)
     result = client.infer(wanted.model, {one.name: one for one in inputs}, **options)
     found = {}
     for name in result:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from inferd.errors import InvalidConfig
 
@@ -106,14 +106,7 @@ def in_effect(collector: CollectorSettings, environment: Mapping[str, str]) -> C
     )
 
 
-class TraceConfig(NamedTuple):
-    """All settings in --trace-config."""
-
-    settings: TraceSettings
-    collector: CollectorSettings
-
-
-def read_trace_config(entries: Sequence[str]) -> TraceConfig:
+def read_trace_config(entries: Sequence[str]) -> tuple[TraceSettings, CollectorSettings]:
     """Return the settings from the values of --trace-config, each `[mode,]setting=value`.
 
     If a setting is repeated, the last value counts; levels and resource attributes add up. Raises
@@ -132,7 +125,7 @@ def read_trace_config(entries: Sequence[str]) -> TraceConfig:
     # A span has attributes and events, and neither is made for megabytes.
     if TENSORS in settings.levels and settings.mode == OPENTELEMETRY:
         _refuse("level", TENSORS, f"{TIMESTAMPS}: mode={OPENTELEMETRY} has no tensors")
-    return TraceConfig(settings, _collector(given))
+    return settings, _collector(given)
 
 
 class _Given:
