@@ -333,8 +333,8 @@ def test_where_instances_cannot_run_is_reported_with_the_inputs_and_outputs(
     complaint, unsound, check
 ):
     check_config(unsound)
-    with pytest.raises(InvalidConfig, match="^model 'm', some file: " + re.escape(complaint)):
-        check(unsound, "some file")
+    with pytest.raises(InvalidConfig, match="^model 'm', config.pbtxt: " + re.escape(complaint)):
+        check(unsound)
 
 
 F32 = DataType.FP32

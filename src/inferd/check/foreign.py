@@ -92,19 +92,14 @@ def _of_archive(path: Path) -> Finding:
         return Finding("error", "foreign", text, path)
     name, handler = str(model.get("modelName") or path.stem), str(model.get("handler") or "")
     weights = str(model.get("serializedFile") or "")
-    said = [
-        f"model '{name}'",
-        *(
-            f"{what} '{one}'"
-            for what, one in (
-                ("its file", weights),
-                ("its class in", str(model.get("modelFile") or "")),
-                ("its handler", handler),
-            )
-            if one
-        ),
-    ]
-    text = f"an archive of TorchServe, which is not read here: {', '.join(said)}"
+    parts = {
+        "model": name,
+        "its file": weights,
+        "its class in": str(model.get("modelFile") or ""),
+        "its handler": handler,
+    }
+    said = ", ".join(f"{what} '{one}'" for what, one in parts.items() if one)
+    text = f"an archive of TorchServe, which is not read here: {said}"
     return Finding("error", "foreign", text, path, model=name, fix=_way(model, name, weights))
 
 

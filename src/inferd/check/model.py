@@ -12,11 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from inferd.check.finding import Finding, Level
-from inferd.config.checks import (
-    CONFIG_FILE,
-    config_complaints,
-    instance_complaints,
-)
+from inferd.config.checks import CONFIG_FILE, config_complaints, instance_complaints
 from inferd.config.defaults import normalised
 from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import decode_pbtxt, parse_pbtxt
@@ -147,9 +143,9 @@ class ModelCheck:
         for complaint in complaints:
             self.add_problem(complaint.text, rule, complaint.path)
 
-    def add_problem(self, text: str, rule: str, path: FieldPath = (), fix: str = "") -> None:
+    def add_problem(self, text: str, rule: str, path: FieldPath = ()) -> None:
         """Add an error about the field at `path`, or about the model as a whole."""
-        self.add(self._finding("error", rule, text, path, fix))
+        self.add(self._finding("error", rule, text, path))
 
     def add_warning(
         self, text: str, rule: str = "surprise", path: FieldPath = (), fix: str = ""
@@ -157,9 +153,9 @@ class ModelCheck:
         """Add a warning about the field at `path`, or about the model as a whole."""
         self.add(self._finding("warning", rule, text, path, fix))
 
-    def add_note(self, text: str, rule: str, path: FieldPath = (), fix: str = "") -> None:
-        """Add what is good to know of the field at `path`, or of the model as a whole."""
-        self.add(self._finding("note", rule, text, path, fix))
+    def add_note(self, text: str, rule: str) -> None:
+        """Add what is good to know of the model as a whole."""
+        self.add(self._finding("note", rule, text))
 
     def io_complaints(self, config: ModelConfig) -> Iterator[Complaint]:
         """Yield what is wrong with inputs and outputs, whatever the model's file may add."""
@@ -179,7 +175,9 @@ class ModelCheck:
         found = _FILE.match(text)
         return text[found.end() :] if found else text
 
-    def _finding(self, level: Level, rule: str, text: str, path: FieldPath, fix: str) -> Finding:
+    def _finding(
+        self, level: Level, rule: str, text: str, path: FieldPath = (), fix: str = ""
+    ) -> Finding:
         place: tuple[Path, int, int] = self.model.file or self.model.folder, 0, 0
         position = self.file.positions.of(path) if self.file is not None else None
         # A field that is not in the text, and should be.

@@ -75,7 +75,7 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _finding_lines(finding: Finding, width: int = 0) -> Iterator[list[Piece]]:
+def _finding_lines(finding: Finding, width: int) -> Iterator[list[Piece]]:
     """Yield the lines of a finding, for a terminal with `width` columns; 0: as long as they are."""
     place = shown_path(finding.file)
     if finding.line:

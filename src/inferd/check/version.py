@@ -4,8 +4,6 @@ The order is that of the server's loader: files, what the file tells, the config
 it, labels, warm-up samples, instances, schedulers.
 """
 
-from pathlib import Path
-
 from inferd.check.model import ModelCheck
 from inferd.config.checks import config_complaints, instance_complaints
 from inferd.config.defaults import normalised
@@ -27,11 +25,10 @@ from inferd.repository.layout import files_of, placements
 from inferd.schedulers.sequence_parts.tensors import States
 
 
-def check_version(check: ModelCheck, version: int, directory: Path | None = None) -> None:
+def check_version(check: ModelCheck, version: int) -> None:
     """Add what is wrong with a version of a model that could be found.
 
-    Sets the configuration of `check` to what would be served. Python-based backends lie in
-    `directory`.
+    Sets the configuration of `check` to what would be served.
     """
     config = check.model.config
     # Ensembles are checked when all models are known.
@@ -40,8 +37,8 @@ def check_version(check: ModelCheck, version: int, directory: Path | None = None
     report = None
     with check.noting("file"):
         files = files_of(check.model, version, config)
-        backend = _backend(check, config, directory)
-        report = _report(config, files, backend, directory)
+        backend = _backend(check, config)
+        report = _report(config, files, backend)
         check.add_complaints(report.complaints, "file")
     # Something was raised, and is noted: nothing further can be told.
     if report is None:
@@ -54,16 +51,16 @@ def check_version(check: ModelCheck, version: int, directory: Path | None = None
     check.add_complaints(instance_complaints(config))
     check.add_complaints(check.io_complaints(config))
     _check_files(check, files, config)
-    _check_executed(check, files, config, directory)
+    _check_executed(check, files, config)
     if backend is not None:
         _check_run(check, config, backend, report)
 
 
-def _backend(check: ModelCheck, config: ModelConfig, directory: Path | None) -> Backend | None:
+def _backend(check: ModelCheck, config: ModelConfig) -> Backend | None:
     """Return the model's backend, None if its package is not installed here."""
     path = ("backend",) if check.says("backend") else ("platform",)
     try:
-        return finder_of(config)(config.backend, directory)
+        return finder_of(config)(config.backend, None)
     except Unsupported as error:
         check.add_warning(error.message, "package", path)
         return None
@@ -72,14 +69,12 @@ def _backend(check: ModelCheck, config: ModelConfig, directory: Path | None) -> 
         raise
 
 
-def _report(
-    config: ModelConfig, files: ModelFiles, backend: Backend | None, directory: Path | None
-) -> OfflineReport:
+def _report(config: ModelConfig, files: ModelFiles, backend: Backend | None) -> OfflineReport:
     """Return what the model's file tells without its framework."""
     reader: object = backend
     # A model of a Python-based backend has no file of a framework.
     if not is_python_based(config):
-        reader = offline_backend(config.backend, directory)
+        reader = offline_backend(config.backend)
     if not isinstance(reader, OfflineBackend):
         return OfflineReport(config, is_complete=bool(config.input and config.output))
     return reader.read_offline(files, config)
@@ -97,14 +92,12 @@ def _check_files(check: ModelCheck, files: ModelFiles, config: ModelConfig) -> N
         States(config, files.folder)
 
 
-def _check_executed(
-    check: ModelCheck, files: ModelFiles, config: ModelConfig, directory: Path | None
-) -> None:
+def _check_executed(check: ModelCheck, files: ModelFiles, config: ModelConfig) -> None:
     """Compare the model's file with all that it is given, controls and states of sequences too."""
     if config.sequence_batching is None or check.is_refused:
         return
     with check.noting("file"):
-        report = _report(as_executed(config), files, None, directory)
+        report = _report(as_executed(config), files, None)
         counts = {"input": len(config.input), "output": len(config.output)}
         for complaint in report.complaints:
             top, *rest = complaint.path or ("",)

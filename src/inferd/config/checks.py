@@ -30,19 +30,19 @@ def check_config(config: ModelConfig, file: str = CONFIG_FILE) -> None:
     _raise_first(config, file, config_complaints(config))
 
 
-def check_io(config: ModelConfig, file: str = CONFIG_FILE) -> None:
+def check_io(config: ModelConfig) -> None:
     """Check the inputs, outputs and instances of `config`, once the backend has filled it in.
 
     Raises InvalidConfig with the first complaint.
     """
-    _raise_first(config, file, chain(instance_complaints(config), io_complaints(config)))
+    _raise_first(config, CONFIG_FILE, chain(instance_complaints(config), io_complaints(config)))
 
 
 # Apart from check_io: an ensemble has no instances, and a load that is only looked at has no
 # backend that could fill in the rest.
-def check_instances(config: ModelConfig, file: str = CONFIG_FILE) -> None:
+def check_instances(config: ModelConfig) -> None:
     """Check the instance groups of `config`. Raises InvalidConfig with the first complaint."""
-    _raise_first(config, file, instance_complaints(config))
+    _raise_first(config, CONFIG_FILE, instance_complaints(config))
 
 
 def _raise_first(config: ModelConfig, file: str, complaints: Iterator[Complaint]) -> None:

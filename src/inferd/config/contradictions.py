@@ -5,11 +5,7 @@ from collections.abc import Iterator
 
 from inferd.config.names import is_model_name
 from inferd.config.options.access import read_header_pattern, read_restrictions
-from inferd.config.options.backends import (
-    read_gpu_limits,
-    read_host_policies,
-    read_resources,
-)
+from inferd.config.options.backends import read_gpu_limits, read_host_policies, read_resources
 from inferd.config.options.browser import read_origins, read_ui_hosts
 from inferd.config.options.cache import read_cache_config
 from inferd.config.options.metrics import read_metrics_config

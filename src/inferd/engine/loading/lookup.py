@@ -170,14 +170,14 @@ def finder_of(config: ModelConfig) -> Callable[[str, Path | None], Backend]:
     return translating if is_converted(config) else backend_named
 
 
-def offline_backend(name: str, directory: Path | None = None) -> OfflineBackend | None:
+def offline_backend(name: str) -> OfflineBackend | None:
     """Return a new backend that tells of models without its framework, None if it cannot.
 
     Raises as `backend_named` does.
     """
     target = _BACKENDS.get(_backend_of(name))
     try:
-        found = EntryPoint("", target, "").load()() if target else backend_named(name, directory)
+        found = EntryPoint("", target, "").load()() if target else backend_named(name)
     except ModuleNotFoundError:
         return None
     return found if isinstance(found, OfflineBackend) else None
