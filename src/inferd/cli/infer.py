@@ -119,8 +119,17 @@ def _client(given: argparse.Namespace) -> Iterator[tuple["Client", str]]:
         with client_of(given) as client:
             yield client, given.model
         return
-    with _served_here(given.model) as url:
-        given.url = url
+    import inferd
+
+    server = inferd.Server(
+        # For this machine alone, on a port that the system chooses, while the command runs.
+        model_repository=[given.model],
+        http_address="127.0.0.1",
+        log_info=False,
+        log_warning=False,
+    )
+    with server:
+        given.url = server.http_url
         # Keys and certificates are for servers elsewhere.
         given.api_key_file = given.ca_file = given.cert_file = given.key_file = None
         with client_of(given) as client:
@@ -141,22 +150,6 @@ def _is_path(model: str) -> bool:
     # A model's name may be that of a file in this folder: only what looks like a path is one.
     looks = os.sep in model or "." in model
     return looks and os.path.exists(model)
-
-
-@contextmanager
-def _served_here(path: str) -> Iterator[str]:
-    """Serve a model in this process, on a port that the system chooses; yield the URL."""
-    import inferd
-
-    server = inferd.Server(
-        # For this machine alone, while the command runs.
-        model_repository=[path],
-        http_address="127.0.0.1",
-        log_info=False,
-        log_warning=False,
-    )
-    with server:
-        yield server.http_url
 
 
 def _request(client: "Client", model: str, given: argparse.Namespace) -> list["Tensor"]:

@@ -10,7 +10,7 @@ from inferd.config.options.browser import read_origins, read_ui_hosts
 from inferd.config.options.cache import read_cache_config
 from inferd.config.options.metrics import read_metrics_config
 from inferd.config.options.trace import read_trace_config
-from inferd.config.ports import are_metrics_on_http, is_one_port, metrics_port, ports_of
+from inferd.config.ports import are_metrics_on_http, is_one_port, metrics_port, open_ports
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 
@@ -70,7 +70,7 @@ def _contradictions(config: ServerConfig) -> Iterator[str]:
 
 
 def _of_ports(config: ServerConfig) -> Iterator[str]:
-    if not any(each.is_open for each in ports_of(config)):
+    if not any(open_ports(config)):
         yield "--allow-http=false and --allow-grpc=false leave nothing to serve; allow one of them"
     if config.http_unix_socket and not config.allow_http:
         yield (
@@ -98,7 +98,7 @@ def _of_safe_ports(config: ServerConfig) -> Iterator[str]:
         yield f"--sagemaker-safe-port-range is '{text}', expected LOW-HIGH, such as 8000-8999"
     if not config.allow_sagemaker:
         return
-    ports = [(each.protocol, each.flag, each.number) for each in ports_of(config) if each.is_open]
+    ports = [(each.protocol, each.flag, each.number) for each in open_ports(config)]
     if config.allow_metrics:
         ports.append(("metrics", "--metrics-port", metrics_port(config)))
     for protocol, flag, port in ports:

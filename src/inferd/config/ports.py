@@ -21,7 +21,6 @@ class Port(NamedTuple):
 
     protocol: str
     flag: str
-    is_open: bool
     number: int
     address: str | None
 
@@ -31,9 +30,15 @@ class Port(NamedTuple):
         return "--grpc-address" if self.protocol == "gRPC" else "--http-address"
 
 
-def ports_of(config: ServerConfig) -> tuple[Port, ...]:
-    """Return the ports on which clients can request inferences."""
-    return tuple(_port(config, protocol, word) for protocol, word in _WORDS.items())
+def open_ports(config: ServerConfig) -> Iterator[Port]:
+    """Yield the ports on which clients can request inferences, those that are not turned off."""
+    for protocol, word in _WORDS.items():
+        if getattr(config, f"allow_{word}"):
+            address = getattr(config, f"{word}_address")
+            if word != "grpc":
+                address = address or config.http_address
+            flag = f"--{word.replace('_', '-')}-port"
+            yield Port(protocol, flag, getattr(config, f"{word}_port"), address)
 
 
 def is_one_port(config: ServerConfig) -> bool:
@@ -129,11 +134,3 @@ def why_not(error: OSError) -> str:
     if error.errno:
         return os.strerror(error.errno).lower()
     return "the address is taken, or not one of this machine"
-
-
-def _port(config: ServerConfig, protocol: str, word: str) -> Port:
-    is_open, number = getattr(config, f"allow_{word}"), getattr(config, f"{word}_port")
-    address = getattr(config, f"{word}_address")
-    if word != "grpc":
-        address = address or config.http_address
-    return Port(protocol, f"--{word.replace('_', '-')}-port", is_open, number, address)

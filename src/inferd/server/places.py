@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import inferd
-from inferd.config.ports import are_metrics_on_http, is_one_port, listening, ports_of
+from inferd.config.ports import are_metrics_on_http, is_one_port, listening, open_ports
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 from inferd.server.address import DefaultAddress, host_and_port
@@ -92,7 +92,7 @@ def say_live(config: ServerConfig, found: list[tuple[str, str]], default: Defaul
     """Log that the server is live at the places `found`, and why ports are bound as they are."""
     where = " and ".join(place for protocol, place in found if protocol != "Metrics")
     LOGGER.info("inferd %s is live at %s, models are loading", inferd.__version__, where)
-    left_open = [one for one in ports_of(config) if one.is_open and one.address is None]
+    left_open = [one for one in open_ports(config) if one.address is None]
     if left_open:
         names = " and ".join(one.protocol for one in left_open)
         flags = dict.fromkeys(one.address_flag for one in left_open)

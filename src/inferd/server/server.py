@@ -13,7 +13,7 @@ from inferd.config.ports import (
     are_metrics_on_http,
     is_one_port,
     metrics_port,
-    ports_of,
+    open_ports,
 )
 from inferd.config.server import ServerConfig
 from inferd.core.interfaces import GivenModel
@@ -451,7 +451,7 @@ def _allows_client_shm(config: ServerConfig, default_address: str) -> bool:
     """Return --allow-client-shm, or if unset, whether only local clients can connect."""
     if config.allow_client_shm is not None:
         return config.allow_client_shm
-    ports = [each.address or default_address for each in ports_of(config) if each.is_open]
+    ports = [each.address or default_address for each in open_ports(config)]
     # Shared memory of clients is of use on this machine alone, and names objects of
     # everybody's.
     return all(map(is_loopback, ports))
