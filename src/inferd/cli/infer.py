@@ -112,9 +112,6 @@ def _run(given: argparse.Namespace) -> int:
 @contextmanager
 def _client(given: argparse.Namespace) -> Iterator[tuple["Client", str]]:
     """Yield a client of the server that has the model, and the model's name there."""
-    if given.text:
-        # The client's option of this name.
-        given.binary = False
     if given.url or not _is_path(given.model):
         with client_of(given) as client:
             yield client, given.model

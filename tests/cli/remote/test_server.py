@@ -2,6 +2,7 @@
 
 import pytest
 
+from inferd.cli import bench, infer
 from inferd.cli.parser import CommandParser
 from inferd.cli.remote.server import (
     DEFAULT_URL,
@@ -50,6 +51,12 @@ def test_headers_and_files_for_tls_are_passed_on(given):
     words = ["--header", "a: b", "--header", "c:d:e", "--ca-file", "ca.pem", "--timeout", "2"]
     options = client_options(given(*words))
     assert options == {"timeout_s": 2.0, "headers": {"a": "b", "c": "d:e"}, "ca_file": "ca.pem"}
+
+
+@pytest.mark.parametrize("verb", [bench, infer])
+def test_text_asks_for_no_binary_data(verb, given):
+    assert "binary" not in client_options(verb.parser().read(["model"]))
+    assert client_options(verb.parser().read(["model", "--text"]))["binary"] is False
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,9 @@ def client_options(given: argparse.Namespace) -> dict[str, Any]:
         options["headers"] = headers
     if key := _key(given):
         options["api_key"] = key
+    # Not all commands send tensors.
+    if getattr(given, "text", False):
+        options["binary"] = False
     options |= {
         name: getattr(given, name)
         for name in ("ca_file", "cert_file", "key_file")
