@@ -103,3 +103,9 @@ def test_a_file_of_this_user_is_private_unless_others_may_write_it(tmp_path):
 
 def test_the_most_memory_is_more_than_python_needs_and_less_than_the_machine_has():
     assert 5 << 20 < system.peak_memory_bytes() < 1 << 45
+
+
+def test_how_a_process_ended_is_told_by_its_exit_code():
+    assert [system.how_ended(code) for code in (0, 3, -9, -77)] == [
+        *("exit code 0", "exit code 3", "SIGKILL", "signal 77")
+    ]

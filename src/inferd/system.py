@@ -158,3 +158,13 @@ def peak_memory_bytes() -> int:
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
     return int(most) * (1024 if IS_LINUX else 1)  # macOS counts bytes
+
+
+def how_ended(code: int) -> str:
+    """Return how a process ended that has this exit code: "exit code 1", or "SIGKILL"."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"

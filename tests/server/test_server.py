@@ -11,6 +11,7 @@ from tritonclient.grpc import InferenceServerClient
 
 from inferd.config.contradictions import check_server_config
 from inferd.config.options.access import make_key
+from inferd.config.ports import listening
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 from inferd.server.server import Server
@@ -303,8 +304,12 @@ def test_metrics_on_the_http_port_cannot_have_another_address(config):
 
 
 def test_metrics_go_where_http_goes_unless_an_option_says_otherwise(config):
-    assert Server(config(http_address="127.0.0.2")).metrics_address == "127.0.0.2"
-    assert Server(config(metrics_address="127.0.0.3")).metrics_address == "127.0.0.3"
+    def metrics_address(config):
+        by_protocol = {one.protocol: one.address for one in listening(config, "127.0.0.1")}
+        return by_protocol["Metrics"]
+
+    assert metrics_address(config(http_address="127.0.0.2")) == "127.0.0.2"
+    assert metrics_address(config(metrics_address="127.0.0.3")) == "127.0.0.3"
 
 
 def test_metrics_of_the_processors_may_be_left_out(config):

@@ -1,13 +1,13 @@
 """Child: a process of the server, its channel, and the socket over which it gets connections."""
 
 import os
-import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
+from inferd import system
 from inferd.fleet.channel import Channel
 
 MODULE = "inferd.server.member"
@@ -77,9 +77,4 @@ class Child:
         if code is None:
             return None
         self._handover.close()
-        if code >= 0:
-            return f"exit code {code}"
-        try:
-            return signal.Signals(-code).name
-        except ValueError:
-            return f"signal {-code}"
+        return system.how_ended(code)

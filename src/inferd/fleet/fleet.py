@@ -371,7 +371,8 @@ class Fleet:
             self.changes.journal.tidy()
         # A process that joins has to make all changes first; if new
         # ones kept beginning, it never would.
-        self.changes.hold(is_held=any(map(_is_in_the_way, self.members)))
+        is_held = any(one.state is State.JOINING and not one.replaying for one in self.members)
+        self.changes.hold(is_held=is_held)
         self.changes.advance(one.number for one in self._answering())
 
     def _answering(self) -> list[Member]:
@@ -420,8 +421,3 @@ class Fleet:
         member.state = State.DRAINING
         member.drain_by_s = self._clock() + self._rules.drain_s
         self._tell(member.number, Drain(is_replaced=not self.is_stopping))
-
-
-def _is_in_the_way(member: Member) -> bool:
-    """Tell whether changes must wait for a process: one that joins."""
-    return member.state is State.JOINING and not member.replaying

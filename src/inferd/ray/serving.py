@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import socket
 import ssl
 import subprocess
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from inferd import system
 from inferd.ray.keeper import KILL, STOP
 from inferd.ray.replica import ReplicaReport, ServingState, read_load
 from inferd.server.address import host_and_port
@@ -175,10 +175,9 @@ class ServingProcess:
 
     def _why(self, code: int) -> str:
         """Return how the server ended, with the last error that it told."""
-        name = f"exit code {code}" if code >= 0 else _signal_name(-code)
         words = self._complaint() or next(iter(self._said.strip().splitlines()[-1:]), "")
         last = f": {words[:_MOST_SHOWN]}" if code else ""
-        return f"the server has ended, {name}{last} (log: {self._log})"
+        return f"the server has ended, {system.how_ended(code)}{last} (log: {self._log})"
 
     def _complaint(self) -> str:
         """Return the last error that the server has written, "" if there was none."""
@@ -292,13 +291,6 @@ def _reconnect_s(environ: Mapping[str, str]) -> float:
         return float(environ.get("RAY_gcs_rpc_server_reconnect_timeout_s", "60"))
     except ValueError:
         return 60.0
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _changed(report: ReplicaReport, **changes: object) -> ReplicaReport:

@@ -13,6 +13,7 @@ from inferd.http.message import HttpRequest
 from inferd.route.http_client import HttpTarget, fetch
 from inferd.route.place import Place
 from inferd.route.whole import PlaceAnswer
+from inferd.server.address import host_and_port
 
 _UNAVAILABLE = 503
 _UNIX = "unix:"
@@ -137,8 +138,7 @@ class Channels:
 def _address(place: Place) -> str:
     if place.host.startswith(_UNIX):
         return place.host
-    host = f"[{place.host}]" if ":" in place.host else place.host
-    return f"{host}:{place.grpc_port}"
+    return host_and_port(place.host, place.grpc_port)
 
 
 def _is_of_the_connection(key: str) -> bool:

@@ -16,6 +16,7 @@ from inferd.route.arrangement import (
     SlotContent,
     SlotUse,
 )
+from inferd.server.address import host_and_port
 
 # HAProxy looks for a model's name and a sequence's id in what fits into one buffer.
 BUFSIZE = 32768
@@ -218,8 +219,7 @@ def _slots(arrangement: Arrangement, kind: str, group: str) -> Iterator[str]:
     members = arrangement.members(group)
     for number, content in enumerate(arrangement.slots):
         name, last_resort = slot_names(number)
-        host = f"[{content.address}]" if ":" in content.address else content.address
-        words = [f"{host}:{port_of(kind, content)}"]
+        words = [host_and_port(content.address, port_of(kind, content))]
         if kind.startswith("grpc"):
             words.append("proto h2")
         use = use_in(content, members, number)

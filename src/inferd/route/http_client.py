@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import httptools
 
+from inferd.server.address import host_and_port
+
 MAX_BODY_BYTES = 1 << 30
 
 _READ_BYTES = 1 << 16
@@ -119,7 +121,8 @@ async def exchange(
     )
     try:
         # The calls are rare, so connections are not kept.
-        lines = [f"{method} {path} HTTP/1.1", f"Host: {_authority(target)}", "Connection: close"]
+        host = host_and_port(target.host, target.port)
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Connection: close"]
         lines += [f"{key}: {value}" for key, value in headers]
         if body or method not in ("GET", "HEAD"):
             lines.append(f"Content-Length: {len(body)}")
@@ -154,8 +157,3 @@ async def fetch(
                 msg = f"the answer has more than {MAX_BODY_BYTES} bytes"
                 raise ConnectionError(msg)
         return HttpCallAnswer(answer.status, answer.headers, b"".join(received))
-
-
-def _authority(target: HttpTarget) -> str:
-    host = f"[{target.host}]" if ":" in target.host else target.host
-    return f"{host}:{target.port}"

@@ -16,7 +16,6 @@ from inferd.route.configuration import slot_names
 from inferd.route.runtime import CommandFailed, RuntimeSocket
 
 Rows = Sequence[Mapping[str, str]]
-Key = tuple[str, str]
 
 _SUMS = {
     "requests": ("stot", "Requests sent to a place"),
@@ -37,7 +36,6 @@ class RouteCounts:
     is_source_failing: bool = False
     place_count: int = 0
     arrangement: Arrangement | None = None
-    group_count: int = 0
     sums: dict[tuple[str, str, str], float] = field(default_factory=dict)
     last: dict[tuple[str, str, str], float] = field(default_factory=dict)
 

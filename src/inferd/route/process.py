@@ -185,8 +185,6 @@ class _Route:
         self._arranger = Arranger(settings.max_places, settings.max_groups)
         self._counts = RouteCounts()
         self._changed = asyncio.Event()
-        # Whoever has changed something waits until HAProxy knows it.
-        self._supplied = asyncio.Condition()
         self._survey = Survey(self._changed.set, _headers(settings), self._silenced)
         self._silent: list[int] = []  # slots whose places do not answer at all
         self._channels = Channels()

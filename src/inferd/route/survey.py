@@ -5,7 +5,6 @@ import json
 import logging
 import socket
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 from urllib.parse import quote
 
 from inferd.errors import InferdError
@@ -36,14 +35,6 @@ _PARAMETER = "inferd_repeatable"
 
 class NotReady(InferdError):
     """A place answers, and is not ready."""
-
-
-class Findings(NamedTuple):
-    """What a place has: the kinds and versions of the models that are ready."""
-
-    address: str
-    models: Mapping[str, ModelKind]
-    versions: Mapping[str, frozenset[str]]
 
 
 class Survey:
@@ -83,7 +74,8 @@ class Survey:
     def known(self) -> list[KnownPlace]:
         """Return the places that have been seen ready, in the order in which they came."""
         return [
-            KnownPlace(one.place, *one.findings)
+            # It may drain by now.
+            one.findings._replace(place=one.place)
             for one in self._watched.values()
             if one.findings is not None
         ]
@@ -105,7 +97,7 @@ class Survey:
 class _Watched:
     def __init__(self, place: Place, survey: Survey) -> None:
         self.place = place
-        self.findings: Findings | None = None
+        self.findings: KnownPlace | None = None
         self._survey = survey
         self._kinds: dict[str, tuple[float, ModelKind]] = {}
         self._said = ""
@@ -197,7 +189,7 @@ class _Watched:
             if problem:
                 LOGGER.warning("place %s: %s", self.place.name, problem)
 
-    async def _find(self) -> Findings:
+    async def _find(self) -> KnownPlace:
         """Return what the place has. Raises NotReady, OSError, and others for odd answers."""
         place = self.place
         # Resolved here: HAProxy's slots take addresses, not names.
@@ -222,9 +214,8 @@ class _Watched:
             kinds[name] = await self._kind(target, name, now)
         # Models that have gone are forgotten.
         self._kinds = {name: one for name, one in self._kinds.items() if name in versions}
-        return Findings(
-            address, kinds, {name: frozenset(found) for name, found in versions.items()}
-        )
+        found = {name: frozenset(one) for name, one in versions.items()}
+        return KnownPlace(place, address, kinds, found)
 
     async def _kind(self, target: HttpTarget, name: str, now: float, depth: int = 0) -> ModelKind:
         until_s, kind = self._kinds.get(name, (0.0, ModelKind.ONCE))

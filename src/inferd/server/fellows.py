@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from inferd.aio.thread import in_daemon_thread
-from inferd.config.options.log import LogSettings
 from inferd.core.change import (
     Agreement,
     Change,
@@ -68,8 +67,10 @@ class Fellows:
         self._gates: dict[tuple[int, str], asyncio.Future[dict[int, str]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
-        self.replies: dict[str, Callable[[str], Awaitable[bytes]]] = {}
-        """What replies to other questions, by the first word; it gets the rest of them."""
+        self.replies: dict[str, Callable[[str], Awaitable[bytes]]] = {
+            NUMBERS: lambda _rest: engine.whole.fresh()
+        }
+        """What replies to questions, by the first word; it gets the rest of them."""
 
     async def change(self, change: Change) -> None:
         """See Everywhere."""
@@ -114,20 +115,11 @@ class Fellows:
 
     def answered(self, message: Answered) -> None:
         """Take the end of a change that was asked for here."""
-        done = self._proposals.get(message.id)
-        # Its client has gone.
-        if done is None or done.done():
-            return
-        if message.failure is None:
-            done.set_result(None)
-        else:
-            done.set_exception(_error_of(message.failure))
+        _settle(self._proposals.get(message.id), None, message.failure)
 
     def answer(self, message: Replied) -> None:
         """Take what the others replied to a question."""
-        replies = self._questions.get(message.id)
-        if replies is not None and not replies.done():
-            replies.set_result(message.bodies)
+        _settle(self._questions.get(message.id), message.bodies)
 
     def question(self, message: Question) -> None:
         """Reply to a question of another process, or of the supervisor, or begin to."""
@@ -140,22 +132,14 @@ class Fellows:
 
     async def _reply(self, message: Question) -> None:
         subject, _, rest = message.what.partition(" ")
-        if (reply := self.replies.get(subject)) is not None:
-            self._send(Reply(message.number, await reply(rest)))
-        elif message.what == NUMBERS:
-            self._send(Reply(message.number, await self._engine.whole.fresh()))
-        else:
-            self._send(Reply(message.number, b""))  # nobody here knows
+        reply = self.replies.get(subject)
+        body = b"" if reply is None else await reply(rest)  # without one, nobody here knows
+        self._send(Reply(message.number, body))
 
     def decide(self, message: Decide) -> None:
         """Let a change go through its gate, or end it."""
-        gate = self._gates.get((message.change, message.gate))
-        if gate is None or gate.done():
-            return
-        if message.failure is None:
-            gate.set_result({int(part): why for part, why in message.failures.items()})
-        else:
-            gate.set_exception(_error_of(message.failure))
+        failures = {int(part): why for part, why in message.failures.items()}
+        _settle(self._gates.get((message.change, message.gate)), failures, message.failure)
 
     def make(self, message: ChangeMessage) -> None:
         """Begin to make a change, and tell the supervisor when it is done.
@@ -182,7 +166,9 @@ class Fellows:
                 await self._learn_births()
             # The supervisor has followed these settings when they were made.
             if isinstance(change, ChangeLog) and not message.is_replay:
-                self._send(_message_of(self._engine.log.settings))
+                settings = self._engine.log.settings
+                file = {"file": str(settings.file or "")}
+                self._send(LogChanged(**asdict(settings) | file))
             if isinstance(change, LoadModel | UnloadModel | FollowModel):
                 serves = self._engine.control.prints()
         except InferdError as error:
@@ -240,11 +226,6 @@ class _Gates(Agreement):
         return await self._fellows.wait_at((self.number, gate_of(name, is_side=is_side)), failures)
 
 
-def _message_of(settings: LogSettings) -> LogChanged:
-    """Return the message that the log has these settings now."""
-    return LogChanged(**asdict(settings) | {"file": str(settings.file or "")})
-
-
 def _future(open_count: int) -> "asyncio.Future[Any]":
     """Return a new future, if not too many are open. Raises Unavailable."""
     if open_count >= MAX_OPEN:
@@ -253,5 +234,13 @@ def _future(open_count: int) -> "asyncio.Future[Any]":
     return asyncio.get_running_loop().create_future()
 
 
-def _error_of(failure: Failure) -> InferdError:
-    return decode_failure((failure.kind, failure.text))
+def _settle(
+    waiting: "asyncio.Future[Any] | None", result: object, failure: Failure | None = None
+) -> None:
+    """Have whoever waits go on, if there still is somebody: a client may have gone."""
+    if waiting is None or waiting.done():
+        return
+    if failure is None:
+        waiting.set_result(result)
+    else:
+        waiting.set_exception(decode_failure((failure.kind, failure.text)))

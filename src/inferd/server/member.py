@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from inferd.aio.event_loop import new_event_loop
 from inferd.config.server import ServerConfig
 from inferd.core.metadata import ServerState
 from inferd.core.processes import Processes
@@ -52,18 +51,18 @@ from inferd.server.crashes import Crashes
 from inferd.server.fellows import Fellows
 from inferd.server.options import log_folder, log_settings
 from inferd.server.process import (
-    allow_connections,
     drain,
     end_now,
     ends_by_failures,
     keep_freed_memory,
     loaded_report,
+    run_recorded,
     spare_loaded_objects,
 )
 from inferd.server.server import Membership, Server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from inferd.forward.exchange import Exchange
 
@@ -97,15 +96,11 @@ def main() -> int:
     config = msgspec.convert(json.loads(start.config), type=ServerConfig)
     log = Log(log_settings(config), log_folder(config))
     log.open()
-    allow_connections(config)
-    crashes = Crashes()
-    crashes.open(config)
-    try:
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            member = _Member(start, config, log, crashes)
-            return runner.run(member.serve(channel, handover))
-    finally:
-        crashes.close()
+
+    def serve(crashes: Crashes) -> "Coroutine[object, None, int]":
+        return _Member(start, config, log, crashes).serve(channel, handover)
+
+    return run_recorded(config, serve)
 
 
 def _first(control: socket.socket) -> Start | None:

@@ -9,8 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from inferd.config.names import is_model_name
 from inferd.config.options.backends import (
     read_delayed_start,
@@ -145,8 +143,10 @@ def load_options(
     # KServe's name of the service becomes the model's, if it can be one.
     same["service_name"] = service if is_model_name(service) else ""
     same["model_config_name"] = config.model_config_name or ""
+    if crashes is not None:
+        same |= {"marks": crashes.marks, "isolated": crashes.isolated}
     metrics = read_metrics_config(config.metrics_config)
-    options = LoadOptions(
+    return LoadOptions(
         **same,
         summary_latencies=metrics.summary_latencies,
         histogram_latencies=metrics.histogram_latencies,
@@ -165,9 +165,6 @@ def load_options(
             pins=folder,
         ),
     )
-    if crashes is None:
-        return options
-    return msgspec.structs.replace(options, marks=crashes.marks, isolated=crashes.isolated)
 
 
 def _signature_keys(config: ServerConfig) -> TrustedKeys | None:

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from inferd.aio.event_loop import new_event_loop
@@ -60,12 +60,19 @@ def run(config: ServerConfig, warnings: Sequence[str] = ()) -> int:
         raise InvalidConfig(msg) from error
     for warning in warnings:
         LOGGER.warning("%s", warning)
+    return run_recorded(config, lambda crashes: _ServerProcess(config, log, crashes).serve())
+
+
+def run_recorded(
+    config: ServerConfig, serve: Callable[[Crashes], Coroutine[object, None, int]]
+) -> int:
+    """Run what `serve` returns, with the record of crashes, and return the exit code."""
     allow_connections(config)
     crashes = Crashes()
     crashes.open(config)
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            return runner.run(_ServerProcess(config, log, crashes).serve())
+            return runner.run(serve(crashes))
     finally:
         crashes.close()
 
@@ -133,7 +140,7 @@ class _ServerProcess:
         if code == 0:
             self._tell_ready()
             await stopping
-            code = await self._drain()
+            code = 0 if await drain(self._server, self._config) else 1
         loading.cancel()
         await self._server.stop()
         LOGGER.info("ended" if is_loaded else "ended while models were loading")
@@ -182,9 +189,6 @@ class _ServerProcess:
             LOGGER.info("ready")
         elif not self._stop.is_set():
             LOGGER.warning("%s", warning)
-
-    async def _drain(self) -> int:
-        return 0 if await drain(self._server, self._config) else 1
 
     def _catch_signals(self) -> None:
         loop = asyncio.get_running_loop()

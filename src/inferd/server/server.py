@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from inferd.config.options.metrics import read_metrics_config
 from inferd.config.ports import (
+    Listening,
     are_metrics_on_http,
+    cannot_listen,
+    cannot_listen_at,
     is_one_port,
-    metrics_port,
+    listening,
     open_ports,
+    why_not,
 )
 from inferd.config.server import ServerConfig
 from inferd.core.interfaces import GivenModel
@@ -37,8 +41,7 @@ from inferd.server.options import (
     tracer,
 )
 from inferd.server.places import dashboard_url, has_dashboard, places, say_link, ui_tokens
-from inferd.server.ports.cloud import CloudPort, cloud_ports, health_port
-from inferd.server.ports.opening import opening, opening_at, probe
+from inferd.server.ports.cloud import cloud_ports, health_port
 from inferd.server.tls import ssl_context, tls_files
 from inferd.server.watch import FileWatcher
 from inferd.transport.tls import LiveTls
@@ -107,8 +110,6 @@ class Server:
         self._crashes = crashes
         self._processes, self._adopted, self._folder = membership or Membership()
         self._default_address = default_address
-        self.http_address = config.http_address or default_address
-        self.grpc_address = config.grpc_address or default_address
         processes = self._processes
         self.engine = Engine(
             name=config.id or _NAME,
@@ -121,12 +122,12 @@ class Server:
         )
         self.engine.capacity.max_requests = config.max_inflight_requests
         self.engine.capacity.max_bytes = config.max_inflight_bytes
-        self.metrics_address = config.metrics_address or self.http_address
         self.http_port = self.grpc_port = self.metrics_port = 0
         self._is_one_port = is_one_port(config)
+        self._ports = {one.protocol: one for one in listening(config, default_address)}
         self.cloud_ports: dict[str, int] = {}
         self._http: HttpServer | None = None
-        self._cloud: list[CloudPort] = []
+        self._cloud: list[HttpServer] = []
         self._grpc: GrpcServer | Http2Server | None = None
         self._metrics: HttpServer | None = None
         self._ring: KeyRing | None = None
@@ -208,7 +209,7 @@ class Server:
         self.engine.drain()
         await asyncio.sleep(min(delay_s, timeout_s))
         over_http = [self._http] if self._http else []
-        over_http += [each.server for each in self._cloud]
+        over_http += self._cloud
         left_s = max(0.0, deadline - loop.time())
         ends: list[Awaitable[bool]] = [http.drain(left_s) for http in over_http]
         if self._grpc:
@@ -229,7 +230,7 @@ class Server:
             self._http.close()
             self._http = None
         while self._cloud:
-            self._cloud.pop().server.close()
+            self._cloud.pop().close()
         self.cloud_ports = {}
         if self._grpc:
             await self._grpc.stop(0.0)
@@ -273,7 +274,7 @@ class Server:
     @property
     def open_connection_count(self) -> int:
         """How many connections there are on all ports; those of grpcio's server are not known."""
-        servers = [self._http, self._grpc, self._metrics, *(each.server for each in self._cloud)]
+        servers = [self._http, self._grpc, self._metrics, *self._cloud]
         endpoints = [
             # grpcio's has no endpoint.
             one.endpoint
@@ -350,9 +351,7 @@ class Server:
             own = grpc_options(self.config, self._ring, self._apis, self._request_log)
             self._grpc = Http2Server(self.engine, own, http=self._http)
             share_port(self._http, self._grpc)
-        self.http_port = await self._listen(
-            "HTTP", "http", self._http, self.http_address, self.config.http_port
-        )
+        self.http_port = await self._listen("HTTP", self._http)
         await self._listen_at("Unix", "http", self._http)
         if self._is_one_port:
             self.grpc_port = self.http_port
@@ -360,21 +359,15 @@ class Server:
         if are_metrics_on_http(self.config):
             self.metrics_port = self.http_port
 
-    async def _listen(
-        self,
-        protocol: str,
-        word: str,
-        server: "HttpServer | Http2Server",
-        address: str,
-        number: int,
-    ) -> int:
+    async def _listen(self, protocol: str, server: "HttpServer | Http2Server") -> int:
         """Have `server` listen at a port, or get the connections of an adopted one.
 
-        Returns its number. Raises InvalidConfig, which names the options of `word`.
+        Returns its number. Raises InvalidConfig, which names its options.
         """
         if self._adopted is None:
-            with opening(protocol, word, address, number):
-                return await server.start(address, number)
+            port = self._ports[protocol]
+            with _opening(port):
+                return await server.start(port.address, port.number)
         server.open()
         self._takers[protocol] = server
         return self._adopted[protocol]
@@ -384,8 +377,12 @@ class Server:
         if self._adopted is not None:
             self._takers[name] = server
         elif path := getattr(self.config, f"{word}_unix_socket"):
-            with opening_at(word, path, is_shared=getattr(self.config, f"reuse_{word}_port")):
+            try:
                 await server.start_unix(path)
+            except OSError as error:
+                is_shared = getattr(self.config, f"reuse_{word}_port")
+                shared = f"--reuse-{word}-port" if is_shared else ""
+                raise cannot_listen_at(word, path, why_not(error), shared) from error
 
     def _http_tls(self) -> "ssl.SSLContext | None":
         if not (files := tls_files(self.config, "http")):
@@ -403,48 +400,68 @@ class Server:
         from inferd.transport.http2_server import Http2Server
 
         options = grpc_options(self.config, self._ring, self._apis, self._request_log)
-        with opening("gRPC", "grpc", self.grpc_address, self.config.grpc_port):
+        port = self._ports["gRPC"]
+        with _opening(port):
             if self.config.grpc_transport == "own":
                 self._grpc = Http2Server(self.engine, options)
             else:
                 from inferd.transport.grpc_server import GrpcServer
 
                 self._grpc = GrpcServer(self.engine, options)
-                await probe(self.grpc_address, self.config)
+                await _probe(port.address, self.config)
             if files := tls_files(self.config, "grpc"):
                 self._watcher.read("the TLS files of gRPC", self._grpc.read_tls, *files)
             # grpcio's server takes addresses of TCP only, and no connections of others.
             if not isinstance(self._grpc, Http2Server):
-                self.grpc_port = await self._grpc.start(self.grpc_address, self.config.grpc_port)
+                self.grpc_port = await self._grpc.start(port.address, port.number)
                 return
-        self.grpc_port = await self._listen(
-            "gRPC", "grpc", self._grpc, self.grpc_address, self.config.grpc_port
-        )
+        self.grpc_port = await self._listen("gRPC", self._grpc)
         await self._listen_at("gRPC Unix", "grpc", self._grpc)
 
     async def _open_cloud(self) -> None:
-        config, engine, ring, address = self.config, self.engine, self._ring, self.http_address
-        log = self._request_log
+        config, engine, ring, log = self.config, self.engine, self._ring, self._request_log
         ports = [
-            *health_port(config, engine, address, ring, self._apis, log),
-            *cloud_ports(config, engine, address, ring, log),
+            *health_port(config, engine, ring, self._apis, log),
+            *cloud_ports(config, engine, ring, log),
         ]
-        for each in ports:
-            self._cloud.append(each)
-            self.cloud_ports[each.protocol] = await self._listen(*each)
+        for protocol, server in ports:
+            self._cloud.append(server)
+            self.cloud_ports[protocol] = await self._listen(protocol, server)
 
     async def _open_metrics(self) -> None:
         from inferd.transport.http_server import HttpServer
 
-        config = self.config
-        routes = _metrics_routes(self.engine, config, self._crashes)
+        routes = _metrics_routes(self.engine, self.config, self._crashes)
         # A capacity of its own: an overloaded server still answers with its metrics.
         self._metrics = HttpServer(
-            self.engine, metrics_options(config), routes=routes, capacity=Capacity()
+            self.engine, metrics_options(self.config), routes=routes, capacity=Capacity()
         )
-        self.metrics_port = await self._listen(
-            "Metrics", "metrics", self._metrics, self.metrics_address, metrics_port(config)
-        )
+        self.metrics_port = await self._listen("Metrics", self._metrics)
+
+
+@contextlib.contextmanager
+def _opening(port: Listening) -> Iterator[None]:
+    """Raise InvalidConfig, which names the options of `port`, where it cannot be opened."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot_listen(port, why_not(error)) from error
+
+
+async def _probe(address: str, config: ServerConfig) -> None:
+    """Raise OSError where the gRPC port cannot be bound.
+
+    When grpcio cannot bind, it prints a line of its own and does not give us the reason.
+    """
+    if config.grpc_port == 0 or config.reuse_grpc_port:
+        return
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(address, config.grpc_port, type=socket.SOCK_STREAM)
+    for family, kind, protocol, _, place in found:
+        with socket.socket(family, kind, protocol) as probing:
+            # As grpcio sets it: a port in TIME_WAIT is free.
+            probing.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probing.bind(place)
 
 
 def _allows_client_shm(config: ServerConfig, default_address: str) -> bool:

@@ -35,7 +35,7 @@ def test_an_empty_history_has_all_columns_and_no_rows():
         "second": {name: [] for name in COLUMNS},
         "minute": {name: [] for name in COLUMNS},
     }
-    assert (history.last, history.latest(), history.newest("refused", 5)) == (0, None, [])
+    assert (history.last, history.latest(), history.seconds.newest("refused", 5)) == (0, None, [])
 
 
 def test_a_second_is_shown_as_it_was():
@@ -114,7 +114,7 @@ def test_a_day_takes_less_than_a_megabyte():
     history = DayHistory()
     for number in range(MOST_SECONDS * 2):
         history.add(row(START + 20 * number, 9))
-    tables = (history._seconds, history._minutes)
+    tables = (history.seconds, history.minutes)
     size = sum(sys.getsizeof(column) for table in tables for column in table._columns.values())
     assert size < 1_000_000
 
@@ -131,19 +131,19 @@ def test_a_second_counts_once_and_a_clock_that_was_put_back_begins_anew():
 
 def test_rows_can_be_made_again_for_others():
     history = filled(200, has_durations=True)
-    found = history.seconds(START + 197)
+    found = history.seconds.rows(START + 197)
     assert found == [
         row(START + number, number % 3, cpu=0.5, memory=100 + number % 2) for number in (198, 199)
     ]
-    assert len(history.seconds(0)) == 200
-    assert [one.second for one in history.minutes()] == [START, START + 60, START + 120]
-    assert history.minutes()[0].durations == {fine_bucket(MS): 60}
-    assert filled(10).seconds(0) == []
+    assert len(history.seconds.rows(0)) == 200
+    assert [one.second for one in history.minutes.rows()] == [START, START + 60, START + 120]
+    assert history.minutes.rows()[0].durations == {fine_bucket(MS): 60}
+    assert filled(10).seconds.rows(0) == []
 
 
 def test_rows_that_are_made_again_are_those_that_are_left():
     history = filled(MOST_SECONDS + 1000, has_durations=True)
-    found = history.seconds(0)
+    found = history.seconds.rows(0)
     assert len(found) == MOST_SECONDS
     for one in (found[0], found[-1]):
         number = one.second - START

@@ -23,8 +23,8 @@ class Process:
 
     def part(self):
         part = ProcessPart(self.key, 1, second=self.history.last)
-        part.seconds = self.history.seconds(self.heard)
-        part.minutes = [] if self.heard else self.history.minutes()
+        part.seconds = self.history.seconds.rows(self.heard)
+        part.minutes = [] if self.heard else self.history.minutes.rows()
         self.heard = self.history.last
         return part
 

@@ -12,6 +12,7 @@ from inferd.core.rows import Joining
 from inferd.engine.loading.catalog import NO_VERSION, UNLOADED, Catalog
 from inferd.engine.serving.served import Served
 from inferd.observe.stats import NEVER_NS, Counts, fine_bucket
+from inferd.ui.figures.history import Row
 from inferd.ui.figures.models import LEAST_COUNT, SLOW_NS, ModelFigures
 from inferd.ui.figures.window import Sums
 
@@ -57,11 +58,11 @@ def test_a_second_has_what_was_counted_in_it_in_all_models():
     refused(one)
     other.scheduler.pending_count = 4
     found = seen.sample()
-    assert found[:3] == (5, 1, 2)
+    assert (found.success, found.failure, found.refused) == (5, 1, 2)
     assert found.durations == {fine_bucket(MS): 3, fine_bucket(9 * MS): 2}
     assert found.queued == 4
     other.scheduler.pending_count = 0
-    assert seen.sample() == (0, 0, 0, {}, 0)
+    assert seen.sample() == Row(seen.now)
 
 
 def test_what_a_version_did_in_its_first_second_counts():
@@ -85,7 +86,7 @@ def test_a_reload_begins_anew_and_what_is_unloaded_is_not_there():
     assert seen.row().success == 2
     assert seen.noticed == [old, new]
     seen.catalog.set_state("m", 1, ModelState.UNAVAILABLE, UNLOADED)
-    assert seen.sample() == (0, 0, 0, {}, 0)
+    assert seen.sample() == Row(seen.now)
     assert (seen.row().state, seen.row().reason, seen.row().success) == ("UNAVAILABLE", UNLOADED, 0)
 
 

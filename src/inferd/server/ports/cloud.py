@@ -1,7 +1,6 @@
 """The ports for cloud platforms and for health checks: which are open, and what answers there."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from inferd.config.ports import has_health_port
 from inferd.config.server import ServerConfig
@@ -9,32 +8,22 @@ from inferd.engine.engine import Engine
 from inferd.server.options import http_options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from inferd.api.access import KeyRing
     from inferd.api.v2.calls import Apis
     from inferd.http.request_log import RequestLog
-    from inferd.http.routes import Routes
     from inferd.transport.http_server import HttpServer
-
-
-class CloudPort(NamedTuple):
-    """A port to be opened for `protocol`; its options begin with --`word`-."""
-
-    protocol: str
-    word: str
-    server: "HttpServer"
-    address: str
-    port: int
 
 
 def health_port(
     config: ServerConfig,
     engine: Engine,
-    address: str,
     ring: "KeyRing | None",
     apis: "Apis | None",
     request_log: "RequestLog | None" = None,
-) -> Iterator[CloudPort]:
-    """Yield the port for health checks, if `config` asks for one other than the HTTP port."""
+) -> "Iterator[tuple[str, HttpServer]]":
+    """Yield what answers health checks, if `config` asks for a port other than the HTTP port."""
     if not has_health_port(config):
         return
     from inferd.api.routes import TableRoutes, log
@@ -44,20 +33,19 @@ def health_port(
     options = http_options(config, ring, apis=apis, log=request_log)
     v2 = v2_routes(engine, options)
     routes = TableRoutes(v2.health, v2.tracer, FailureLog(log), access=options.access)
-    server = HttpServer(engine, options, routes=routes)
-    yield CloudPort("Health", "http-health", server, address, config.http_health_port or 0)
+    yield "Health", HttpServer(engine, options, routes=routes)
 
 
 def cloud_ports(
     config: ServerConfig,
     engine: Engine,
-    default_address: str,
     ring: "KeyRing | None",
     request_log: "RequestLog | None" = None,
-) -> Iterator[CloudPort]:
-    """Yield the ports that `config` asks for, with the limits and guards of HTTP but without TLS.
+) -> "Iterator[tuple[str, HttpServer]]":
+    """Yield what answers at the ports that `config` asks for, by protocol.
 
-    The platforms terminate TLS themselves, and web pages cannot call them.
+    They have the limits and guards of HTTP, but no TLS: the platforms terminate that themselves,
+    and web pages cannot call them.
     """
     if not (config.allow_sagemaker or config.allow_vertex_ai):
         return
@@ -65,9 +53,6 @@ def cloud_ports(
 
     options = http_options(config, ring, log=request_log)
     v2 = v2_routes(engine, options)
-
-    def server(routes: "Routes") -> "HttpServer":
-        return HttpServer(engine, options, routes=routes)
 
     if config.allow_sagemaker:
         from inferd.api.cloud import SagemakerRoutes
@@ -80,9 +65,7 @@ def cloud_ports(
             config.sagemaker_inference_type,
             multi_model=config.sagemaker_multi_model,
         )
-        address = config.sagemaker_address or default_address
-        port = config.sagemaker_port
-        yield CloudPort("SageMaker", "sagemaker", server(sagemaker), address, port)
+        yield "SageMaker", HttpServer(engine, options, routes=sagemaker)
     if config.allow_vertex_ai:
         from inferd.api.cloud import VertexAiRoutes
 
@@ -94,6 +77,4 @@ def cloud_ports(
             config.vertex_ai_health_route,
             config.vertex_ai_predict_route,
         )
-        address = config.vertex_ai_address or default_address
-        port = config.vertex_ai_port
-        yield CloudPort("Vertex AI", "vertex-ai", server(vertex_ai), address, port)
+        yield "Vertex AI", HttpServer(engine, options, routes=vertex_ai)

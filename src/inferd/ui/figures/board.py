@@ -24,7 +24,6 @@ from inferd.ui.figures.notable import NotableRequest
 from inferd.ui.figures.part import (
     DetailPart,
     FigureQuestion,
-    GpuPart,
     ModelPart,
     ProcessPart,
     Seen,
@@ -279,7 +278,7 @@ class FigureBoard:
 
     def _make_tick(self) -> bytes:
         history, models = self.history, self._sampler.models
-        refused = sum(int(one or 0) for one in history.newest("refused", OVERLOADED_S))
+        refused = sum(int(one or 0) for one in history.seconds.newest("refused", OVERLOADED_S))
         state, why = state_of(self._engine, models.failed(), refused)
         states = models.states()
         processes = [one.part for one in self._known.values()]
@@ -298,18 +297,13 @@ class FigureBoard:
             },
             "models": {one: states[one] for one in ("ready", "loading", "failed", "unloaded")},
             "processes": [_shown_process(part) for part in processes],
-            "lost_history": self._lost_history(),
-            "gpus": self._gpus(processes),
+            "lost_history": self._has_lost
+            or self._processes.restart_count > 0
+            or self._processes.generation > 0,
+            # All processes see the same GPUs; one may not have read them yet.
+            "gpus": max((part.gpus for part in processes), key=len),
         }
         return json_encoder.encode(tick)
-
-    def _lost_history(self) -> bool:
-        has_restarted = self._processes.restart_count > 0 or self._processes.generation > 0
-        return self._has_lost or has_restarted
-
-    def _gpus(self, processes: Sequence[ProcessPart]) -> Sequence[GpuPart]:
-        # All processes see the same GPUs; one may not have read them yet.
-        return max((part.gpus for part in processes), key=len)
 
     def now_ms(self) -> int:
         """Return the time in ms since 1970."""

@@ -72,7 +72,7 @@ class _Overview:
         event = Event("tick", tick)
         if is_first:
             return (Event("history", board.columns()), event)
-        missed = board.history.between(before, board.tick_second)
+        missed = board.history.seconds.between(before, board.tick_second)
         if not missed["time"]:
             return (event,)
         return (Event("rows", json_encoder.encode({"second": missed})), event)

@@ -106,7 +106,7 @@ def _known(rows: Iterable[Row], name: str) -> list[Any]:
     return [value for row in rows if (value := getattr(row, name)) is not None]
 
 
-class _Table:
+class RowTable:
     """The last rows, as columns; with `has_durations` the rows can be made again."""
 
     def __init__(self, most: int, *, has_durations: bool) -> None:
@@ -117,6 +117,7 @@ class _Table:
         self._durations: deque[bytes] | None = deque(maxlen=most) if has_durations else None
 
     def append(self, row: Row) -> None:
+        """Add a row, which is later than those before."""
         for name, value in shown(row).items():
             self._columns[name].append(_NONE if value is None else value)
         if self._durations is not None:
@@ -131,6 +132,7 @@ class _Table:
         return self._columns["time"][-1] // 1000 if self._columns["time"] else 0
 
     def columns(self) -> dict[str, list[Value]]:
+        """Return all columns."""
         return {
             name: _shown_values(column[-self._most :]) for name, column in self._columns.items()
         }
@@ -146,8 +148,8 @@ class _Table:
         """Return the last values of a column."""
         return _shown_values(self._columns[name][-count:])
 
-    def rows(self, after: int) -> list[Row]:
-        """Return the rows of later seconds than `after`."""
+    def rows(self, after: int = 0) -> list[Row]:
+        """Return the rows of later seconds than `after`; only if it has durations."""
         times = self._columns["time"]
         durations = self._durations or ()
         first = len(times)
@@ -169,7 +171,9 @@ class _Table:
 
 
 class DayHistory:
-    """The last hour and day. Rows are added in the order of their seconds.
+    """The last hour, in `seconds`, and day, in `minutes` that are over.
+
+    Rows are added in the order of their seconds.
 
     `has_durations`: they can be added to those of other processes, which takes 2 MB at most.
     """
@@ -179,14 +183,14 @@ class DayHistory:
         self._clear()
 
     def _clear(self) -> None:
-        self._seconds = _Table(MOST_SECONDS, has_durations=self._has_durations)
-        self._minutes = _Table(MOST_MINUTES, has_durations=self._has_durations)
+        self.seconds = RowTable(MOST_SECONDS, has_durations=self._has_durations)
+        self.minutes = RowTable(MOST_MINUTES, has_durations=self._has_durations)
         self._of_minute: list[Row] = []
 
     @property
     def last(self) -> int:
         """The second of the last row, 0 if there is none."""
-        return self._seconds.last()
+        return self.seconds.last()
 
     def add(self, row: Row) -> None:
         """Add a second. Once the clock has been put back, what was before is forgotten."""
@@ -197,42 +201,19 @@ class DayHistory:
                 return
             self._clear()
         if self._of_minute and self._of_minute[-1].second // MINUTE != row.second // MINUTE:
-            self._minutes.append(in_a_minute(self._of_minute))
+            self.minutes.append(in_a_minute(self._of_minute))
             self._of_minute.clear()
         self._of_minute.append(row)
-        self._seconds.append(row)
-
-    def add_before(self, seconds: Iterable[Row], minutes: Iterable[Row]) -> None:
-        """Add what was before the first row: seconds of minutes that are over, and all minutes."""
-        for row in seconds:
-            self._seconds.append(row)
-        for row in minutes:
-            self._minutes.append(row)
+        self.seconds.append(row)
 
     def latest(self) -> dict[str, Value] | None:
         """Return the last second as it is shown, None before the first."""
-        found = {name: self._seconds.newest(name, 1) for name in COLUMNS}
+        found = {name: self.seconds.newest(name, 1) for name in COLUMNS}
         return {name: one[0] for name, one in found.items()} if found["time"] else None
-
-    def between(self, after: int, before: int) -> dict[str, list[Value]]:
-        """Return the columns of seconds later than `after` and earlier than `before`."""
-        return self._seconds.between(after, before)
-
-    def newest(self, name: str, count: int) -> list[Value]:
-        """Return the last values of a column of seconds."""
-        return self._seconds.newest(name, count)
 
     def columns(self) -> dict[str, dict[str, list[Value]]]:
         """Return all of it, as lists of columns."""
-        return {"second": self._seconds.columns(), "minute": self._minutes.columns()}
-
-    def seconds(self, after: int) -> list[Row]:
-        """Return the rows of seconds later than `after`; only if it has durations."""
-        return self._seconds.rows(after)
-
-    def minutes(self) -> list[Row]:
-        """Return the rows of all minutes that are over; only if it has durations."""
-        return self._minutes.rows(0)
+        return {"second": self.seconds.columns(), "minute": self.minutes.columns()}
 
 
 def _shown_values(values: "array[Any]") -> list[Value]:

@@ -53,9 +53,10 @@ class MergedHistory:
         # Seconds of the minute under way are added as seconds, so that `history` can make the
         # minute of them.
         early = {at: self._waiting.pop(at) for at in sorted(self._waiting) if at < minute}
-        self.history.add_before(await _in_turns(early.values()), ())
-        whole = await _in_turns([minutes[at] for at in sorted(minutes)])
-        self.history.add_before((), whole)
+        for row in await _in_turns(early.values()):
+            self.history.seconds.append(row)
+        for row in await _in_turns([minutes[at] for at in sorted(minutes)]):
+            self.history.minutes.append(row)
 
 
 async def _in_turns(several: Iterable[Sequence[Row]]) -> list[Row]:

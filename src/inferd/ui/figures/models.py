@@ -7,7 +7,7 @@ has changed; each change has a number.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from inferd.aio.inline import groups
@@ -16,6 +16,7 @@ from inferd.core.metadata import ModelState
 from inferd.engine.loading.catalog import NO_VERSION, UNLOADED, Catalog, Version
 from inferd.engine.serving.served import Served
 from inferd.observe.stats import FINE_BUCKETS, NEVER_NS, Counts, fine_bound, fine_bucket
+from inferd.ui.figures.history import Row
 from inferd.ui.figures.part import DetailPart, ModelPart, StepPart
 from inferd.ui.figures.percentiles import Durations, add_to, difference, percentiles
 from inferd.ui.figures.window import NOTHING, MinuteWindow, sums_of
@@ -55,16 +56,6 @@ class _MadeRow(NamedTuple):
     part: ModelPart
 
 
-class SecondCounts(NamedTuple):
-    """What all versions have counted in a second, and the requests that wait at its end."""
-
-    success: int
-    failure: int
-    refused: int
-    durations: dict[int, int]
-    queued: int
-
-
 class ModelFigures:
     """The versions in `catalog`; `on_new` is told of each that begins to serve.
 
@@ -99,10 +90,11 @@ class ModelFigures:
             served.counts.slow_ns = SLOW_NS
             self._on_new(served)
 
-    async def sample(self, now: int) -> SecondCounts:
+    async def sample(self, now: int) -> Row:
         """Note what has been counted since the last time; `now` is in seconds since 1970.
 
-        Other work has its turns between the versions that were asked.
+        Returns the counts of all versions, and how many requests wait. Other work has its turns
+        between the versions that were asked.
         """
         success = failure = refused = queued = count = 0
         answered: list[tuple[Key, _Track]] = []
@@ -137,7 +129,7 @@ class ModelFigures:
                 self._note(key, track, now, durations)
             await asyncio.sleep(0)
         self._move(now)
-        return SecondCounts(success, failure, refused, durations, queued)
+        return Row(now, success, failure, refused, queued=queued, durations=durations)
 
     def _note(self, key: Key, track: _Track, now: int, durations: dict[int, int]) -> None:
         """Note the answered requests of a version."""
@@ -197,14 +189,12 @@ class ModelFigures:
         # Exchanged first: what is counted while others have their turn is for the next time.
         touched, self._touched = self._touched, set()
         changed: list[tuple[Key, Version, tuple[object, ...]]] = []
-        for name, model in self._catalog.models.items():
-            for number, version in model.versions.items():
-                key = (name, "" if number == NO_VERSION else str(number))
-                seen.add(key)
-                marks = _marks(version)
-                row = rows.get(key)
-                if row is None or key in touched or row.marks != marks:
-                    changed.append((key, version, marks))
+        for key, version in self._versions():
+            seen.add(key)
+            marks = _marks(version)
+            row = rows.get(key)
+            if row is None or key in touched or row.marks != marks:
+                changed.append((key, version, marks))
         if len(rows) != len(seen) or rows.keys() != seen:
             self._drop(rows.keys() - seen)
         for group in groups(changed):
@@ -289,20 +279,21 @@ class ModelFigures:
 
     def states(self) -> Counter[str]:
         """Return how many versions are ready, loading, failed and unloaded."""
-        return Counter(
-            _state_of(version)
-            for model in self._catalog.models.values()
-            for version in model.versions.values()
-        )
+        return Counter(_state_of(version) for _, version in self._versions())
 
     def failed(self) -> list[tuple[str, str, str]]:
         """Return name, version and reason of those that have failed."""
         return [
-            (name, "" if number == NO_VERSION else str(number), version.reason)
-            for name, model in self._catalog.models.items()
-            for number, version in model.versions.items()
+            (*key, version.reason)
+            for key, version in self._versions()
             if _state_of(version) == "failed"
         ]
+
+    def _versions(self) -> Iterator[tuple[Key, Version]]:
+        """Yield all versions that there are, serving or not."""
+        for name, model in self._catalog.models.items():
+            for number, version in model.versions.items():
+                yield (name, "" if number == NO_VERSION else str(number)), version
 
     def worker_pids(self) -> list[int]:
         """Return the numbers of the worker processes of all versions."""

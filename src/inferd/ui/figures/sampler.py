@@ -14,9 +14,9 @@ import msgspec
 from inferd import system
 from inferd.engine.engine import Engine
 from inferd.engine.serving.served import Served
-from inferd.observe.devices import GpuReading, Gpus
+from inferd.observe.devices import Gpus
 from inferd.observe.log_lines import LogLines
-from inferd.ui.figures.history import DayHistory, Row
+from inferd.ui.figures.history import DayHistory
 from inferd.ui.figures.models import ModelFigures, pids_of
 from inferd.ui.figures.notable import NotableRequests
 from inferd.ui.figures.part import FigureQuestion, GpuPart, ProcessPart, Seen
@@ -156,35 +156,27 @@ class Sampler:
         more, self._refused = refused - self._refused, refused
         pending = capacity.request_count
         connections = self._meters.connections()
-        counted = await self.models.sample(second)
+        row = await self.models.sample(second)
         if self._has_gpus:
             await self._read_gpus()
         self.meter.look(self.models.worker_pids())
         utilizations = [one.utilization for one in self.gpus if one.utilization is not None]
         memories = [one.memory for one in self.gpus if one.memory is not None]
-        self.history.add(
-            Row(
-                second,
-                counted.success,
-                counted.failure,
-                counted.refused + more,
-                self.meter.cpu,
-                self.meter.memory,
-                pending,
-                counted.queued,
-                connections,
-                sum(utilizations) / len(utilizations) if utilizations else None,
-                sum(memories) if memories else None,
-                counted.durations,
-            )
-        )
+        row.refused += more
+        row.cpu, row.memory = self.meter.cpu, self.meter.memory
+        row.pending, row.connections = pending, connections
+        row.gpu = sum(utilizations) / len(utilizations) if utilizations else None
+        row.gpu_memory = sum(memories) if memories else None
+        self.history.add(row)
 
     async def _read_gpus(self) -> None:
         assert self._meters.gpus is not None
         loop = asyncio.get_running_loop()
         # NVML may take milliseconds.
         readings = await loop.run_in_executor(None, self._meters.gpus.readings)
-        self.gpus = list(map(_gpu, readings))
+        self.gpus = [
+            GpuPart(one.name, one.utilization, one.used_bytes, one.total_bytes) for one in readings
+        ]
         self._has_gpus = bool(readings)  # they never come later
 
     def _memory_of(self, served: Served) -> int | None:
@@ -208,8 +200,8 @@ class Sampler:
             gpus=self.gpus,
         )
         if question.history:
-            part.seconds = self.history.seconds(seen.second)
-            part.minutes = [] if seen.second else self.history.minutes()
+            part.seconds = self.history.seconds.rows(seen.second)
+            part.minutes = [] if seen.second else self.history.minutes.rows()
             second = self.history.last
         if question.models:
             part.models, part.gone = await self.models.changed(seen.models, now)
@@ -226,7 +218,3 @@ class Sampler:
                 part.details.append(detail)
         part.seen = Seen(second, models, lines, requests)
         return part
-
-
-def _gpu(reading: GpuReading) -> GpuPart:
-    return GpuPart(reading.name, reading.utilization, reading.used_bytes, reading.total_bytes)

@@ -1,7 +1,6 @@
 """MinuteWindow: the requests to one model version in the last minute."""
 
 from collections import deque
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from inferd.observe.stats import Counts
@@ -90,7 +89,8 @@ class MinuteWindow:
 
     def last_minute(self) -> Sums:
         """Return the sums of the last minute."""
-        return _between(self.sums, self._steps[0].before)
+        pairs = zip(self.sums, self._steps[0].before, strict=True)
+        return Sums(*(after - before for after, before in pairs))
 
     def rate(self, now: int) -> float:
         """Return the successful requests in a second, of the last ten to fifteen seconds."""
@@ -100,7 +100,3 @@ class MinuteWindow:
             self._steps[0],
         )
         return (self.sums.success - began.before.success) / max(1, now - began.began)
-
-
-def _between(after: Sequence[int], before: Sequence[int]) -> Sums:
-    return Sums(*(one - other for one, other in zip(after, before, strict=True)))
