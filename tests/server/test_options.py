@@ -15,12 +15,11 @@ from inferd.config.server import ServerConfig
 from inferd.core.processes import Processes
 from inferd.errors import InvalidConfig
 from inferd.server.crashes import Crashes
+from inferd.server.log import server_log
 from inferd.server.options import (
     grpc_options,
     http_options,
     load_options,
-    log_folder,
-    log_settings,
     payload_log,
     tracer,
 )
@@ -130,8 +129,8 @@ def test_the_log_options_are_the_log_settings():
         log_warning=False,
         log_error=False,
     )
-    assert log_settings(config) == LogSettings("json", Path("/l"), 2, False, False, False)
-    assert log_settings(ServerConfig()) == LogSettings()
+    assert server_log(config).settings == LogSettings("json", Path("/l"), 2, False, False, False)
+    assert server_log(ServerConfig()).settings == LogSettings()
 
 
 def test_what_is_traced_is_what_the_options_say():
@@ -159,8 +158,8 @@ def test_the_collector_of_the_environment_is_reported(monkeypatch):
 
 
 def test_clients_may_put_the_log_where_the_options_say():
-    assert log_folder(ServerConfig(log_directory="/l")).path == Path("/l")
-    assert log_folder(ServerConfig()).path is None
+    assert server_log(ServerConfig(log_directory="/l"))._folder.path == Path("/l")
+    assert server_log(ServerConfig())._folder.path is None
 
 
 def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():

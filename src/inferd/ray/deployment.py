@@ -85,12 +85,11 @@ class Deployment:
         believes_silence = self._believes_silence()
         for group in self._groups.values():
             group.tick(believes_silence=believes_silence)
-        for name in [
-            each.spec.name
-            for each in self._groups.values()
-            if each.is_removed and not each.replicas
-        ]:
-            del self._groups[name]
+        self._groups = {
+            name: each
+            for name, each in self._groups.items()
+            if each.replicas or not each.is_removed
+        }
 
     def replicas(self) -> Iterator[Replica]:
         """Yield all replicas that there are."""

@@ -91,7 +91,7 @@ class ReplicaGroup:
         self.is_removed = False
         self.revision = spec.revision(generation)
         self._attempts = StartAttempts()  # whoever deploys has perhaps mended it
-        if any(each.is_ready for each in self._current()):
+        if any(each.is_ready for each in self._staying()[0]):
             self._attempts.served()
         self._scaling.become(spec.scaling, now)
 
@@ -188,7 +188,8 @@ class ReplicaGroup:
 
     def status(self) -> GroupStatus:
         """Return how it is, and how far from what is wanted."""
-        current, scaling = self._current(), self.spec.scaling
+        current, _ = self._staying()
+        scaling = self.spec.scaling
         ready = sum(each.is_ready for each in current)
         is_settled = ready == len(self.replicas) == self.desired
         is_given_up = not is_settled and self._attempts.is_given_up
@@ -232,19 +233,11 @@ class ReplicaGroup:
             reason=replica.reason,
         )
 
-    def _current(self) -> list[Replica]:
-        return [
-            each
-            for each in self.replicas.values()
-            if each.revision == self.revision and not each.is_leaving
-        ]
-
-    def _old(self) -> list[Replica]:
-        return [
-            each
-            for each in self.replicas.values()
-            if each.revision != self.revision and not each.is_leaving
-        ]
+    def _staying(self) -> tuple[list[Replica], list[Replica]]:
+        """Return the replicas that are not leaving: of the present revision, and of others."""
+        staying = [each for each in self.replicas.values() if not each.is_leaving]
+        current = [each for each in staying if each.revision == self.revision]
+        return current, [each for each in staying if each.revision != self.revision]
 
     def _advance(self, replica: Replica, now: float) -> None:
         """Bring a replica on whose time has come."""
@@ -299,7 +292,7 @@ class ReplicaGroup:
 
     def _stop_some(self, now: float) -> None:
         """Stop what is too much: of the old revision first, then those that serve nothing."""
-        current, old = self._current(), self._old()
+        current, old = self._staying()
         ready = sum(each.is_ready for each in (*current, *old))
         # Without a surge, one old replica has to go before there is room; but not for replicas that
         # are given up: the old ones then serve on.
@@ -319,7 +312,7 @@ class ReplicaGroup:
             self._stop(replica, "not needed", now)
 
     def _start_some(self, now: float) -> None:
-        current, old = self._current(), self._old()
+        current, old = self._staying()
         missing = self.desired - len(current)
         # Only while old ones are replaced may there be more than are wanted.
         room = self.desired + (self.spec.surge if old else 0) - len(current) - len(old)

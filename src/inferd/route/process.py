@@ -332,30 +332,31 @@ class _Route:
         self._served = served
 
     def _warn(self, arrangement: Arrangement) -> None:
-        said = arrangement.left_out, arrangement.lost_models, arrangement.mixed_models
-        changed = [
-            now if now != before else () for now, before in zip(said, self._said, strict=True)
-        ]
-        self._said = said
-        left_out, lost, mixed = changed
-        if left_out:
-            LOGGER.error(
-                "there are more places than --max-places %d: nothing is sent to %s",
-                self._settings.max_places,
-                ", ".join(left_out),
-            )
-        if lost:
-            LOGGER.error(
-                "the places differ in more ways than --max-groups %d: requests for %s go to any",
-                self._settings.max_groups,
-                ", ".join(lost),
-            )
-        if mixed:
-            LOGGER.warning(
+        """Log what is wrong with an arrangement, unless it was before."""
+        most = self._settings
+        wrong = (
+            (
+                logging.ERROR,
+                f"there are more places than --max-places {most.max_places}: nothing is sent to %s",
+                arrangement.left_out,
+            ),
+            (
+                logging.ERROR,
+                f"the places differ in more ways than --max-groups {most.max_groups}: "
+                "requests for %s go to any",
+                arrangement.lost_models,
+            ),
+            (
+                logging.WARNING,
                 "the places differ in their newest versions, so requests that name none are "
                 "answered by either: %s",
-                ", ".join(mixed),
-            )
+                arrangement.mixed_models,
+            ),
+        )
+        for (level, text, names), before in zip(wrong, self._said, strict=True):
+            if names and names != before:
+                LOGGER.log(level, text, ", ".join(names))
+        self._said = tuple(names for _, _, names in wrong)
 
     def _end(self, number: signal.Signals) -> None:
         if self._stop.is_set():

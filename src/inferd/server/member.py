@@ -49,7 +49,7 @@ from inferd.fleet.messages import (
 from inferd.observe.log import Log
 from inferd.server.crashes import Crashes
 from inferd.server.fellows import Fellows
-from inferd.server.options import log_folder, log_settings
+from inferd.server.log import server_log
 from inferd.server.process import (
     drain,
     end_now,
@@ -94,7 +94,7 @@ def main() -> int:
     if start is None:
         return 1
     config = msgspec.convert(json.loads(start.config), type=ServerConfig)
-    log = Log(log_settings(config), log_folder(config))
+    log = server_log(config)
     log.open()
 
     def serve(crashes: Crashes) -> "Coroutine[object, None, int]":

@@ -18,7 +18,7 @@ from inferd.config.options.backends import (
 )
 from inferd.config.options.browser import read_origins
 from inferd.config.options.cache import LocalCacheSettings, read_cache_config
-from inferd.config.options.log import STANDARD_ERROR, LogSettings, read_payload_config
+from inferd.config.options.log import STANDARD_ERROR, read_payload_config
 from inferd.config.options.metrics import read_metrics_config
 from inferd.config.options.trace import OPENTELEMETRY, in_effect, read_trace_config
 from inferd.config.ports import is_one_port
@@ -58,17 +58,6 @@ _METRICS_BODY_BYTES = 1000
 _GENERATION_BITS = 32  # traces that a process makes, before their numbers could be another's
 
 
-def log_settings(config: LogsSection) -> LogSettings:
-    """Return the log settings."""
-    same = _same_named(config, LogSettings.__slots__, "log_")
-    return LogSettings(**same | {"file": Path(config.log_file) if config.log_file else None})
-
-
-def log_folder(config: LogsSection) -> AllowedFolder:
-    """Return the folder in which clients may place the log file."""
-    return _allowed_folder(config.log_directory, "--log-directory")
-
-
 def tracer(config: ServerConfig, processes: Processes = ALONE) -> Tracer:
     """Return the tracer, which chooses the requests to trace and writes their traces.
 
@@ -79,7 +68,8 @@ def tracer(config: ServerConfig, processes: Processes = ALONE) -> Tracer:
     first = 1 + processes.number + (processes.generation << _GENERATION_BITS)
     numbers = itertools.count(first, processes.count)
     settings, collector = read_trace_config(config.trace_config)
-    allowed = _allowed_folder(config.trace_directory, "--trace-directory")
+    folder = Path(config.trace_directory) if config.trace_directory else None
+    allowed = AllowedFolder(folder, "--trace-directory")
     if settings.mode == OPENTELEMETRY:
         # Clients are shown what counts, variables included.
         settings = replace(settings, collector=in_effect(collector, os.environ))
@@ -254,10 +244,6 @@ def metrics_options(config: ServerConfig) -> "HttpOptions":
         not_ready_status=config.not_ready_status,
         ssl_context=None,
     )
-
-
-def _allowed_folder(path: str | None, option: str) -> AllowedFolder:
-    return AllowedFolder(Path(path) if path else None, option)
 
 
 def _same_named(config: object, names: Iterable[str], prefix: str = "") -> dict[str, Any]:

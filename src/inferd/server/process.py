@@ -20,7 +20,7 @@ from inferd.observe.log import Log, printable
 from inferd.repository.fetch.url import shown
 from inferd.server.address import default_address
 from inferd.server.crashes import Crashes
-from inferd.server.options import log_folder, log_settings
+from inferd.server.log import opened_log
 from inferd.server.places import dashboard_url, say_live
 from inferd.server.server import Server
 from inferd.server.systemd.notify import READY, STOPPING, Notifier
@@ -52,12 +52,7 @@ def run(config: ServerConfig, warnings: Sequence[str] = ()) -> int:
     signal ends the process at once with 128 plus its number. SIGHUP reopens the log files.
     Raises InvalidConfig when the log file cannot be opened.
     """
-    log = Log(log_settings(config), log_folder(config))
-    try:
-        log.open()
-    except OSError as error:
-        msg = f"--log-file: cannot open {config.log_file}: {error.strerror}"
-        raise InvalidConfig(msg) from error
+    log = opened_log(config)
     for warning in warnings:
         LOGGER.warning("%s", warning)
     return run_recorded(config, lambda crashes: _ServerProcess(config, log, crashes).serve())

@@ -29,13 +29,12 @@ from inferd.observe.devices import Cpu, Devices, Gpus
 from inferd.observe.log import Log
 from inferd.server.address import is_loopback
 from inferd.server.dashboard import dashboard, read_certificate
+from inferd.server.log import server_log
 from inferd.server.options import (
     access_log_file,
     grpc_options,
     http_options,
     load_options,
-    log_folder,
-    log_settings,
     metrics_options,
     payload_log,
     tracer,
@@ -115,7 +114,7 @@ class Server:
             name=config.id or _NAME,
             strict_readiness=config.strict_readiness,
             load_options=load_options(config, crashes, processes.count, self._folder),
-            log=log or Log(log_settings(config), log_folder(config)),
+            log=log or server_log(config),
             tracer=tracer(config, processes),
             allow_client_shm=_allows_client_shm(config, default_address),
             processes=processes,

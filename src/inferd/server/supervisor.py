@@ -55,6 +55,7 @@ from inferd.observe.numbers import merged
 from inferd.server.address import default_address
 from inferd.server.control import ControlSocket
 from inferd.server.folder import name_of, private_folder
+from inferd.server.log import opened_log
 from inferd.server.places import (
     dashboard_url,
     has_dashboard,
@@ -83,7 +84,7 @@ def run(config: ServerConfig, count: int, warnings: Sequence[str] = ()) -> int:
         msg = f"--workers={config.workers} needs Linux, which can pass connections to processes"
         raise InvalidConfig(msg)
     check_workers(config)
-    log = _open_log(config)
+    log = opened_log(config)
     for warning in warnings:
         LOGGER.warning("%s", warning)
     folder = Path(tempfile.mkdtemp(prefix="inferd-"))
@@ -94,18 +95,6 @@ def run(config: ServerConfig, count: int, warnings: Sequence[str] = ()) -> int:
             return runner.run(_Supervisor(config, count, log, folder).serve())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _open_log(config: ServerConfig) -> Log:
-    # Not by server/options.py, which imports what a supervisor must not.
-    same = {name: getattr(config, f"log_{name}") for name in LogSettings.__slots__}
-    log = Log(LogSettings(**same | {"file": Path(config.log_file) if config.log_file else None}))
-    try:
-        log.open()
-    except OSError as error:
-        msg = f"--log-file: cannot open {config.log_file}: {error.strerror}"
-        raise InvalidConfig(msg) from error
-    return log
 
 
 class _Supervisor:
