@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from inferd_convert import filled
+from inferd_convert import formulas
 from inferd_convert.call import OperatorCall
 from inferd_convert.graph import Graph, Value
 
@@ -130,7 +130,7 @@ def aligned_regions(
     images, corners, numbers = operands
     return call.graph.add(
         "RoiAlign",
-        *(filled.with_places(call.graph, images), corners, numbers),
+        *(formulas.with_places(call.graph, images), corners, numbers),
         rank=4,
         # "aligned" takes half a pixel off, ONNX's half_pixel; without it nothing is.
         coordinate_transformation_mode="half_pixel"

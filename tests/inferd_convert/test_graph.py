@@ -5,7 +5,7 @@ import pytest
 from inferd.errors import InvalidConfig
 from inferd.formats.onnx_model import OnnxPort
 from inferd.tensor.dtype import DataType
-from inferd_convert import filled
+from inferd_convert import formulas
 from inferd_convert.graph import Graph
 
 X = np.array([[1, -2], [3, -4]], np.float32)
@@ -112,8 +112,8 @@ def test_operands_give_the_rank_that_they_have_together(graph, x):
 
 
 def test_parts_and_places_of_an_axis(graph, x, run):
-    outputs = {"last": graph.slice(x, 1, -1), "places": filled.places(graph, x, 0)}
-    outputs["full"] = filled.full(graph, graph.shape(x), np.float32(7), 2)
+    outputs = {"last": graph.slice(x, 1, -1), "places": formulas.places(graph, x, 0)}
+    outputs["full"] = formulas.full(graph, graph.shape(x), np.float32(7), 2)
     found = run(graph.encode(outputs), {"x": X})
     assert found["last"].tolist() == [[-2], [-4]]
     assert found["places"].tolist() == [0, 1]
@@ -135,9 +135,9 @@ def test_elements_are_numbered_and_vectors_laid_along_an_axis(graph, run):
     known = graph.input(OnnxPort("x", DataType.FP32, (-1, 2, -1)))
     unknown = graph.input(OnnxPort("u", DataType.FP32, None))
     vector = graph.constant(np.float32([10, 20]))
-    outputs = {"n": filled.numbered(graph, known)}
-    outputs |= {"k": known + filled.along(graph, vector, known, 1)}
-    outputs |= {"v": unknown + filled.along(graph, vector, unknown, 1)}
+    outputs = {"n": formulas.numbered(graph, known)}
+    outputs |= {"k": known + formulas.along(graph, vector, known, 1)}
+    outputs |= {"v": unknown + formulas.along(graph, vector, unknown, 1)}
     given = np.zeros((1, 2, 3), np.float32)
     found = run(graph.encode(outputs), {"x": given, "u": given})
     assert found["n"].tolist() == [[[0, 1, 2], [3, 4, 5]]]

@@ -1,24 +1,17 @@
 """Caffe2 operators that work on each element, or create tensors, of which init nets consist."""
 
+from functools import reduce
 from math import prod
+from operator import add
 from typing import Any
 
 import numpy as np
 
 from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
-from inferd_convert import filled
+from inferd_convert import formulas
 from inferd_convert.caffe2.call import Caffe2Call
 from inferd_convert.call import Converted, Converter, node
-from inferd_convert.formulas import (
-    SELU_ALPHA,
-    SELU_GAMMA,
-    gelu,
-    root_size,
-    total_of,
-    unchanged,
-    without_nan,
-)
 from inferd_convert.graph import Graph, Value, wider_rank
 
 
@@ -78,7 +71,7 @@ def _prelu(graph: Graph, call: Caffe2Call, x: Value, slope: Value) -> Converted:
     """Convert PRelu, with one slope or one for each channel."""
     # With channels last, the slopes line up by themselves.
     if not call.is_nhwc and slope.size != 1 and x.rank != 1:
-        slope = filled.along(graph, slope, x, 1)
+        slope = formulas.along(graph, slope, x, 1)
     return graph.add("PRelu", x, slope)
 
 
@@ -117,7 +110,7 @@ def _broadcast(call: Caffe2Call, a: Value, b: Value) -> Value:
     if a.rank is None or b.rank is None:
         ranks = [graph.shape(graph.shape(value)) for value in (a, b)]
         count = graph.add("Sub", *ranks) - graph.ints(axis)
-        return graph.reshape(b, graph.join(graph.shape(b), filled.ones(graph, count)))
+        return graph.reshape(b, graph.join(graph.shape(b), formulas.ones(graph, count)))
     # Caffe2's old broadcasting aligns b at `axis` of a; ONNX aligns shapes at their ends.
     missing = a.rank - axis - b.rank
     if axis < 0 or missing < 0:
@@ -127,15 +120,11 @@ def _broadcast(call: Caffe2Call, a: Value, b: Value) -> Value:
 
 def _weighted_sum(graph: Graph, call: Caffe2Call) -> Converted:
     """Convert WeightedSum, whose inputs alternate between values and their weights."""
-    total = None
     if not call.inputs or len(call.inputs) % 2:
         call.refuse(f"it has {len(call.inputs)} inputs, expected pairs of a value and its weight")
-    for x, weight in zip(call.inputs[::2], call.inputs[1::2], strict=True):
-        # Weights have one element each, as tensors of any rank.
-        part = x * graph.scalar(weight)
-        total = total + part if total else part
-    assert total is not None
-    return total
+    pairs = zip(call.inputs[::2], call.inputs[1::2], strict=True)
+    # Weights have one element each, as tensors of any rank.
+    return reduce(add, (x * graph.scalar(weight) for x, weight in pairs))
 
 
 def _affine_channel(
@@ -143,7 +132,7 @@ def _affine_channel(
 ) -> Converted:
     """Convert AffineChannel: a scale and a bias for each channel."""
     if not call.is_nhwc:
-        scale, bias = filled.along(graph, scale, x, 1), filled.along(graph, bias, x, 1)
+        scale, bias = formulas.along(graph, scale, x, 1), formulas.along(graph, bias, x, 1)
     return x * scale + bias
 
 
@@ -169,7 +158,7 @@ def _power(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
 def _where(graph: Graph, call: Caffe2Call, condition: Value, x: Value, y: Value) -> Converted:
     """Convert Where; for Conditional or broadcast_on_rows, each condition selects a whole row."""
     if call.type == "Conditional" or call.flag("broadcast_on_rows"):
-        condition = filled.along(graph, condition, x, 0)
+        condition = formulas.along(graph, condition, x, 0)
     if x.is_bool and y.is_bool:  # not supported by ONNX Runtime's Where
         others = graph.add("And", graph.add("Not", condition), y, rank=x.rank)
         return graph.add("Or", graph.add("And", condition, x, rank=x.rank), others)
@@ -288,9 +277,9 @@ OPERATORS: dict[str, Converter] = {
     "IsNaN": lambda graph, call, x: graph.cast(graph.add("IsNaN", x), DataType.UINT8),
     "LeakyRelu": node("LeakyRelu", alpha=0.01),
     "Elu": node("Elu", alpha=1.0),
-    "Selu": node("Selu", alpha=SELU_ALPHA, gamma=("scale", SELU_GAMMA)),
+    "Selu": node("Selu", alpha=formulas.SELU_ALPHA, gamma=("scale", formulas.SELU_GAMMA)),
     "HardSigmoid": node("HardSigmoid", alpha=0.2, beta=0.5),
-    "Gelu": lambda graph, call, x: gelu(graph, x, is_fast=call.flag("fast_gelu")),
+    "Gelu": lambda graph, call, x: formulas.gelu(graph, x, is_fast=call.flag("fast_gelu")),
     "ReluN": _relu_n,
     "Log1p": _log_of_one_more,
     "Mod": _modulo,
@@ -303,17 +292,17 @@ OPERATORS: dict[str, Converter] = {
     **dict.fromkeys(_ORDERS, _ordered),
     "EQ": _binary("Equal"),
     "NE": lambda graph, call, a, b: graph.add("Not", _applied(call, "Equal", a, b)),
-    "Sum": total_of,
+    "Sum": formulas.total_of,
     "Max": lambda graph, call, x: graph.add("Max", *call.inputs),
     "Min": lambda graph, call, x: graph.add("Min", *call.inputs),
-    "Mean": lambda graph, call, x: total_of(graph, call, x) / len(call.inputs),
+    "Mean": lambda graph, call, x: formulas.total_of(graph, call, x) / len(call.inputs),
     "Pow": _power,
     **dict.fromkeys(("Where", "Conditional"), _where),
     "ThresholdedRelu": node("ThresholdedRelu", alpha=1.0),
     "Logit": _logit,
-    "Cbrt": lambda graph, call, x: graph.add("Sign", x) * root_size(graph, x),
+    "Cbrt": lambda graph, call, x: graph.add("Sign", x) * formulas.root_size(graph, x),
     "Scale": lambda graph, call, x: x * call.number("scale", 1.0),
-    "ReplaceNaN": lambda graph, call, x: without_nan(x, call.number("value")),
+    "ReplaceNaN": lambda graph, call, x: formulas.without_nan(x, call.number("value")),
     "WeightedSum": _weighted_sum,
     "AffineChannel": _affine_channel,
     "ElementwiseLinear": _elementwise_linear,
@@ -324,7 +313,7 @@ OPERATORS: dict[str, Converter] = {
             *("Copy", "Alias", "StopGradient", "EnsureCPUOutput", "CopyFromCPUInput"),
             *("CopyCPUToGPU", "CopyGPUToCPU", "NanCheck", "EnsureDense"),
         ),
-        unchanged,
+        formulas.unchanged,
     ),
     "GivenTensorFill": _given(DataType.FP32),
     "GivenTensorDoubleFill": _given(DataType.FP64),

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from inferd.tensor.dtype import DataType
-from inferd_convert import filled
+from inferd_convert import formulas
 from inferd_convert.caffe2.call import Caffe2Call
 from inferd_convert.caffe2.layer import pads_of
 from inferd_convert.call import Converted, Converter
@@ -48,7 +48,7 @@ def _picked(call: Caffe2Call, x: Value, scales: Value) -> Value:
         length = graph.length(x, axis)
         scale = graph.add("Slice", scales, graph.ints(place), graph.ints(place + 1), rank=1)
         size = graph.cast(length, DataType.FP32) * scale
-        numbers = filled.numbers(graph, graph.scalar(graph.cast(size, DataType.INT64)))
+        numbers = formulas.numbers(graph, graph.scalar(graph.cast(size, DataType.INT64)))
         sources = graph.cast(graph.cast(numbers, DataType.FP32) / scale, DataType.INT64)
         # Rounded floats may point one past the end.
         sources = graph.add("Min", sources, length - graph.ints(1))
@@ -156,7 +156,7 @@ def _transform(
     made = graph.add("Max", graph.add("Min", made, limits), graph.real(0.0))
     if call.integer("apply_scale", 1):
         made = made * graph.unsqueeze(scale, (1,))
-    counts = _occurrences(graph, filled.places(graph, info, 0), numbers)
+    counts = _occurrences(graph, formulas.places(graph, info, 0), numbers)
     return graph.reshape(made, graph.shape(deltas), 2), counts
 
 

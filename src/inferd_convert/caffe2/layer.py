@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from inferd_convert import filled
+from inferd_convert import formulas
 from inferd_convert.caffe2.call import Caffe2Call
 from inferd_convert.call import Converted, Converter
-from inferd_convert.formulas import deviation, moments
 from inferd_convert.graph import Graph, Value
 from inferd_convert.image import Window, channels_first, channels_last, mean_inside
 
@@ -254,7 +253,8 @@ def _caffe_pool(
     mean = pool(x)
     if counts_pads:
         return mean
-    return mean_inside(graph, mean, pool(filled.full(graph, graph.shape(x), np.float32(1), x.rank)))
+    ones = formulas.full(graph, graph.shape(x), np.float32(1), x.rank)
+    return mean_inside(graph, mean, pool(ones))
 
 
 def _cropped(graph: Graph, x: Value, window: Caffe2Window) -> Value:
@@ -328,11 +328,11 @@ def _spatial_bn(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
 
 def _instance_norm(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
     graph, epsilon = call.graph, call.number("epsilon", 1e-5)
-    x = filled.with_places(graph, x)
+    x = formulas.with_places(graph, x)
     y = graph.add("InstanceNormalization", x, call.input(1), call.input(2), epsilon=epsilon)
     each = graph.reshape(x, graph.join(graph.shape(x, 0, 2), graph.ints(-1)), 3)
-    mean, variance = moments(each, [2], keep=False)
-    return y, mean, graph.add("Reciprocal", deviation(variance, epsilon))
+    mean, variance = formulas.moments(each, [2], keep=False)
+    return y, mean, graph.add("Reciprocal", formulas.deviation(variance, epsilon))
 
 
 def _group_norm(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
@@ -340,22 +340,22 @@ def _group_norm(call: Caffe2Call, x: Value) -> tuple[Value, ...]:
     count = call.integer("group", 32)
     call.refuse_if(count < 1, "its argument 'group' should be at least 1")
     shape = graph.join(graph.length(x, 0), graph.ints(count, -1))
-    groups = filled.with_places(graph, graph.reshape(x, shape, 3))
+    groups = formulas.with_places(graph, graph.reshape(x, shape, 3))
     ones, zeros = (graph.constant(np.full(count, one, np.float32)) for one in (1, 0))
     # Each group as a channel of InstanceNormalization: one kernel instead of several nodes.
     normal = graph.add("InstanceNormalization", groups, ones, zeros, epsilon=epsilon)
     normal = graph.reshape(normal, graph.shape(x), x.rank)
-    scale, bias = (filled.along(graph, call.input(index), x, 1) for index in (1, 2))
+    scale, bias = (formulas.along(graph, call.input(index), x, 1) for index in (1, 2))
     y = normal * scale + bias
-    mean, variance = moments(groups, [2], keep=False)
-    return y, mean, graph.add("Reciprocal", deviation(variance, epsilon))
+    mean, variance = formulas.moments(groups, [2], keep=False)
+    return y, mean, graph.add("Reciprocal", formulas.deviation(variance, epsilon))
 
 
 def _layer_norm(graph: Graph, call: Caffe2Call, x: Value) -> Converted:
     axis, epsilon = call.axis(x.rank, 1), call.number("epsilon", 1e-5)
     rows = graph.flatten(x, axis)
-    mean, variance = moments(rows, [1], keep=True)
-    spread = deviation(variance, epsilon)
+    mean, variance = formulas.moments(rows, [1], keep=True)
+    spread = formulas.deviation(variance, epsilon)
     normal = (rows - mean) / spread
     y = graph.reshape(normal, graph.shape(x), x.rank)
     if call.flag("elementwise_affine"):

@@ -5,13 +5,13 @@ from collections.abc import Collection, Sequence
 from inferd.errors import InvalidConfig
 from inferd.formats.onnx_model import OnnxPort
 from inferd.tensor.dtype import DataType
-from inferd_convert.caffe2 import elementwise, image, layer, reduction, shape
+from inferd_convert.caffe2 import elementwise, image, layer, shape
 from inferd_convert.caffe2.call import Caffe2Call
 from inferd_convert.caffe2.netdef import Net, Operator
 from inferd_convert.call import Converter, check_convertible, convert_call
 from inferd_convert.graph import Graph, Value
 
-_PARTS = (elementwise, image, layer, reduction, shape)
+_PARTS = (elementwise, image, layer, shape)
 OPERATORS: dict[str, Converter] = {
     name: converter for part in _PARTS for name, converter in part.OPERATORS.items()
 }

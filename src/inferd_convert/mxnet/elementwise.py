@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from inferd.tensor.dtype import DataType
-from inferd_convert import filled
+from inferd_convert import formulas
 from inferd_convert.call import MAX_FILLED, Converted, Converter, node
-from inferd_convert.formulas import root_size, total_of, unchanged
 from inferd_convert.graph import Graph, Value, wider_rank
 from inferd_convert.mxnet.call import MxnetCall
 
@@ -112,7 +111,7 @@ def _of_reals(convert: Callable[[MxnetCall, Value], Value]) -> Converter:
 
 def _cube_root(call: MxnetCall, x: Value) -> Value:
     graph = call.graph
-    root = root_size(graph, x)
+    root = formulas.root_size(graph, x)
     if call.is_whole(call.input(0)):  # otherwise the root of 27 is just below 3
         nearest = graph.add("Round", root)
         cube = nearest * nearest * nearest
@@ -200,9 +199,9 @@ def _arange_like(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     repeat = call.integer("repeat", 1)
     call.cannot_if(repeat != 1, "repeat cannot be converted")
     if call.has("axis"):
-        numbers = filled.places(graph, x, call.axis(x.rank, 0))
+        numbers = formulas.places(graph, x, call.axis(x.rank, 0))
     else:
-        numbers = filled.numbered(graph, x)
+        numbers = formulas.numbered(graph, x)
     return graph.cast(numbers, DataType.FP32) * call.number("step", 1.0) + call.number("start")
 
 
@@ -219,7 +218,7 @@ OPERATORS: dict[str, Converter] = {
     **{f"_r{name}_scalar": _scalar(op, reverse=True) for name, op in _REVERSED.items()},
     **{f"_R{name.title()}Scalar": _scalar(op, reverse=True) for name, op in _REVERSED.items()},
     "_grad_add": _pair("Add"),
-    **dict.fromkeys(("add_n", "ElementWiseSum", "_sum"), total_of),
+    **dict.fromkeys(("add_n", "ElementWiseSum", "_sum"), formulas.total_of),
     **dict.fromkeys(
         (
             *("_copy", "identity", "BlockGrad", "stop_gradient", "MakeLoss", "make_loss"),
@@ -227,7 +226,7 @@ OPERATORS: dict[str, Converter] = {
             *("IdentityAttachKLSparseReg", "_copyto", "_CrossDeviceCopy"),
             *("_identity_with_attr_like_rhs", "_contrib_gradientmultiplier"),
         ),
-        unchanged,
+        formulas.unchanged,
     ),
     "LogisticRegressionOutput": node("Sigmoid"),
     "Dropout": _dropout,
@@ -246,8 +245,8 @@ OPERATORS: dict[str, Converter] = {
     ),
     "hard_sigmoid": node("HardSigmoid", alpha=0.2, beta=0.5),
     "clip": _clip,
-    "zeros_like": lambda graph, call, x: filled.full_like(graph, x, 0.0),
-    "ones_like": lambda graph, call, x: filled.full_like(graph, x, 1.0),
+    "zeros_like": lambda graph, call, x: formulas.full_like(graph, x, 0.0),
+    "ones_like": lambda graph, call, x: formulas.full_like(graph, x, 1.0),
     "where": _where,
     "logical_not": _not,
     "cbrt": _of_reals(_cube_root),

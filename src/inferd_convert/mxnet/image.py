@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from inferd.tensor.dtype import DataType
-from inferd_convert import filled
+from inferd_convert import formulas
 from inferd_convert.call import MAX_FILLED, Converted, Converter
 from inferd_convert.graph import END, Graph, Value
 from inferd_convert.image import aligned_regions, pooled_regions, resized
@@ -74,7 +74,7 @@ def _shares(call: MxnetCall, x: Value, axis: int, count: int) -> Value:
         # Rounding up in whole numbers: n / d rounded up is (n + d - 1) / d rounded down.
         scaled = graph.add("Mul", numbers, length, rank=2) + graph.whole(up)
         ends.append(scaled / graph.whole(count))
-    places = filled.places(graph, x, axis)
+    places = formulas.places(graph, x, axis)
     starts, stops = ends
     begun = graph.add("GreaterOrEqual", places, starts, rank=2)
     is_in = graph.add("And", begun, graph.add("Less", places, stops, rank=2))
@@ -204,7 +204,7 @@ def _best(call: MxnetCall, scores: Value, most: int) -> Value:
     graph = call.graph
     count = graph.add("Min", graph.ints(most), graph.length(scores, 1), rank=1)
     values, places = graph.add_several(2, "TopK", scores, count, axis=1)
-    nothing = filled.full_like(graph, scores, -math.inf)
+    nothing = formulas.full_like(graph, scores, -math.inf)
     return graph.add("ScatterElements", nothing, places, values, axis=1)
 
 
@@ -217,7 +217,7 @@ def _chosen(call: MxnetCall, boxes: _Boxes, threshold: float, *, is_center: bool
         flat = graph.reshape(graph.cast(boxes.classes, DataType.FP32), graph.ints(-1))
         found, _, numbers, _ = graph.add_several(4, "Unique", flat, rank=1, sorted=1)
         numbers = graph.unsqueeze(graph.reshape(numbers, graph.shape(scores), 2), (1,))
-        each = graph.unsqueeze(filled.places(graph, found, 0), (0, 2))
+        each = graph.unsqueeze(formulas.places(graph, found, 0), (0, 2))
         own = graph.add("Equal", numbers, each, rank=3)
         groups = graph.add("Where", own, groups, graph.real(-math.inf), rank=3)
     chosen = graph.add(
@@ -230,8 +230,8 @@ def _chosen(call: MxnetCall, boxes: _Boxes, threshold: float, *, is_center: bool
     )
     places = graph.add("Gather", chosen, graph.ints(0, 2), rank=2, axis=1)
     # Back from a list of indices to a mask, as the boxes keep their places.
-    none = filled.full(graph, graph.shape(scores), np.int64(0), 2)
-    ones = filled.ones(graph, graph.length(chosen, 0))
+    none = formulas.full(graph, graph.shape(scores), np.int64(0), 2)
+    ones = formulas.ones(graph, graph.length(chosen, 0))
     return graph.cast(graph.add("ScatterND", none, places, ones), DataType.BOOL)
 
 
@@ -349,7 +349,7 @@ def _multi_box_prior(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     height, width = (graph.cast(graph.length(x, axis), DataType.FP32) for axis in (2, 3))
     centers = []
     for axis, size, step, offset in zip((2, 3), (height, width), steps, offsets, strict=True):
-        places = graph.cast(filled.places(graph, x, axis), DataType.FP32) + offset
+        places = graph.cast(formulas.places(graph, x, axis), DataType.FP32) + offset
         centers.append(places * step if step > 0 else places * graph.add("Reciprocal", size))
     # All sizes with the first ratio, then the first size with the
     # other ratios, as MXNet orders them.

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from inferd.tensor.dtype import DataType
-from inferd_convert import filled
+from inferd_convert import formulas
 from inferd_convert.call import Converted, Converter
-from inferd_convert.formulas import SELU_ALPHA, SELU_GAMMA, gelu, normalised
 from inferd_convert.graph import Graph, Value
 from inferd_convert.image import Window, channels_first, channels_last, mean_inside, upsampled
 from inferd_convert.mxnet.call import MxnetCall
@@ -48,14 +47,14 @@ def _leaky_relu(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     if kind == "prelu":
         slopes = call.input(1)
         if slopes.size != 1:
-            slopes = filled.along(graph, slopes, x, call.checked(1, x.rank))
+            slopes = formulas.along(graph, slopes, x, call.checked(1, x.rank))
         return graph.add("PRelu", x, slopes)
     if kind == "gelu":
-        return gelu(graph, x)
+        return formulas.gelu(graph, x)
     if kind == "rrelu":  # random in training; in inference the mean of its bounds
         slope = (call.number("lower_bound", 0.125) + call.number("upper_bound", 0.334)) / 2
     if kind == "selu":
-        return graph.add("Selu", x, alpha=SELU_ALPHA, gamma=SELU_GAMMA)
+        return graph.add("Selu", x, alpha=formulas.SELU_ALPHA, gamma=formulas.SELU_GAMMA)
     call.refuse_if(kind not in _SLOPED, f"there is no act_type '{kind[:100]}'")
     return graph.add(_SLOPED[kind], x, alpha=slope)
 
@@ -293,21 +292,21 @@ def _batch_norm(graph: Graph, call: MxnetCall, x: Value) -> Value:
     deviation = graph.add("Sqrt", variance + epsilon)
     scale = gamma / deviation
     # BatchNormalization has its channels in dim 1 only.
-    y = x - filled.along(graph, mean, x, axis)
-    y = y * filled.along(graph, scale, x, axis)
-    return y + filled.along(graph, beta, x, axis)
+    y = x - formulas.along(graph, mean, x, axis)
+    y = y * formulas.along(graph, scale, x, axis)
+    return y + formulas.along(graph, beta, x, axis)
 
 
 def _instance_norm(graph: Graph, call: MxnetCall, x: Value, gamma: Value, beta: Value) -> Converted:
-    operands = filled.with_places(graph, x), gamma, beta
+    operands = formulas.with_places(graph, x), gamma, beta
     return graph.add("InstanceNormalization", *operands, epsilon=call.number("eps", 1e-3))
 
 
 def _layer_norm(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     call.cannot_if(call.flag("output_mean_var"), "output_mean_var cannot be converted")
     axis, epsilon = call.axis(x.rank, -1), call.number("eps", 1e-5)
-    normal = normalised(x, [axis], epsilon)
-    scale, bias = (filled.along(graph, call.input(index), x, axis) for index in (1, 2))
+    normal = formulas.normalised(x, [axis], epsilon)
+    scale, bias = (formulas.along(graph, call.input(index), x, axis) for index in (1, 2))
     return normal * scale + bias
 
 
@@ -316,10 +315,10 @@ def _group_norm(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     call.cannot_if(call.flag("output_mean_var"), "output_mean_var cannot be converted")
     call.refuse_if(count < 1, "num_groups should be at least 1")
     shape = graph.join(graph.length(x, 0), graph.ints(count, -1))
-    normal = normalised(graph.reshape(x, shape, 3), [2], call.number("eps", 1e-5))
+    normal = formulas.normalised(graph.reshape(x, shape, 3), [2], call.number("eps", 1e-5))
     normal = graph.reshape(normal, graph.shape(x), x.rank)
     axis = call.checked(1, x.rank)
-    scale, bias = (filled.along(graph, call.input(index), x, axis) for index in (1, 2))
+    scale, bias = (formulas.along(graph, call.input(index), x, axis) for index in (1, 2))
     return normal * scale + bias
 
 

@@ -8,12 +8,12 @@ from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 from inferd_convert.call import Converter, check_convertible, convert_call
 from inferd_convert.graph import Graph, Value
-from inferd_convert.mxnet import elementwise, image, layer, linalg, pick, recurrent, shape
+from inferd_convert.mxnet import elementwise, image, layer, linalg, recurrent, shape
 from inferd_convert.mxnet.call import MxnetCall
 from inferd_convert.mxnet.params import TYPES
 from inferd_convert.mxnet.symbol import VARIABLE, Symbol, SymbolNode
 
-_PARTS = (elementwise, image, layer, linalg, pick, recurrent, shape)
+_PARTS = (elementwise, image, layer, linalg, recurrent, shape)
 OPERATORS: dict[str, Converter] = {
     name: converter for part in _PARTS for name, converter in part.OPERATORS.items()
 }

@@ -1,11 +1,10 @@
-"""MXNet operators that slice, join, rearrange, pick and reduce."""
+"""MXNet operators that slice, join, rearrange, pick, sort, count and reduce."""
 
 import numpy as np
 
 from inferd.tensor.dtype import DataType
-from inferd_convert import filled
+from inferd_convert import formulas
 from inferd_convert.call import Converted, Converter
-from inferd_convert.formulas import place_of_extreme
 from inferd_convert.graph import END, Graph, Value
 from inferd_convert.mxnet.call import MxnetCall
 
@@ -100,12 +99,12 @@ def _swap_axes(graph: Graph, call: MxnetCall, x: Value) -> Converted:
 def _squeeze(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     axes = call.integers("axis")
     if axes:
-        return no_scalar(graph, graph.squeeze(x, *axes))
+        return _no_scalar(graph, graph.squeeze(x, *axes))
     shape = graph.shape(graph.add("Squeeze", x, rank=None))
     nothing = graph.add("Equal", graph.shape(shape), graph.ints(0))
     # If all dims were 1, one is left: MXNet has no scalars.
     return graph.reshape(
-        x, graph.join(shape, filled.ones(graph, graph.cast(nothing, DataType.INT64)))
+        x, graph.join(shape, formulas.ones(graph, graph.cast(nothing, DataType.INT64)))
     )
 
 
@@ -126,10 +125,10 @@ def _split(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     count, axis = call.integer("num_outputs", 1), call.axis(x.rank, 1)
     # Each part is a value here, and the number is the file's.
     call.refuse_if(not 1 <= count <= 4096, f"num_outputs is {count}")
-    return equal_parts(graph, x, axis, count, squeezes=call.flag("squeeze_axis"))
+    return _equal_parts(graph, x, axis, count, squeezes=call.flag("squeeze_axis"))
 
 
-def equal_parts(
+def _equal_parts(
     graph: Graph, x: Value, axis: int, count: int, *, squeezes: bool = False
 ) -> tuple[Value, ...]:
     """Return `count` parts of `x` along `axis`, which is left out if the split `squeezes`."""
@@ -242,35 +241,35 @@ def _arg(graph: Graph, call: MxnetCall, x: Value) -> Converted:
         found = graph.add("CastLike", graph.add(op, flat, axis=0, keepdims=1), x)
         if not keep:
             return found
-        return graph.reshape(found, filled.ones(graph, graph.shape(graph.shape(x))), x.rank)
-    found = place_of_extreme(graph, op, x, call.axis(x.rank, 0), keep=keep)
-    return graph.add("CastLike", no_scalar(graph, found), x)
+        return graph.reshape(found, formulas.ones(graph, graph.shape(graph.shape(x))), x.rank)
+    found = formulas.place_of_extreme(graph, op, x, call.axis(x.rank, 0), keep=keep)
+    return graph.add("CastLike", _no_scalar(graph, found), x)
 
 
 def places_along(graph: Graph, x: Value, axis: int) -> Value:
     """Return 0, 1, ... along `axis` as INT64, shaped to broadcast with `x`, of known rank."""
-    steps = filled.places(graph, x, axis)
+    steps = formulas.places(graph, x, axis)
     return graph.unsqueeze(steps, [other for other in range(x.rank or 1) if other != axis])
 
 
 def _reduce(op: str) -> Converter:
-    return lambda graph, call, x: reduced(call, op, x)
+    return lambda graph, call, x: _reduced(call, op, x)
 
 
-def reduced(call: MxnetCall, op: str, x: Value, name: str = "axis") -> Value:
-    """Return `x` reduced by `op` over the axes in the attribute `name`."""
-    axes = axes_of(call, x, name)
-    if not axes and call.integers(name):  # all axes are excluded
+def _reduced(call: MxnetCall, op: str, x: Value) -> Value:
+    """Return `x` reduced by `op` over the axes in the attribute `axis`."""
+    axes = _axes_of(call, x, "axis")
+    if not axes and call.integers("axis"):  # all axes are excluded
         return x
-    return no_scalar(call.graph, call.graph.reduce(op, x, axes, keep=call.flag("keepdims")))
+    return _no_scalar(call.graph, call.graph.reduce(op, x, axes, keep=call.flag("keepdims")))
 
 
-def no_scalar(graph: Graph, x: Value) -> Value:
+def _no_scalar(graph: Graph, x: Value) -> Value:
     """Return `x`, a scalar as a vector of one element: MXNet has no scalars."""
     return graph.reshape(x, graph.ints(1)) if x.rank == 0 else x
 
 
-def axes_of(call: MxnetCall, x: Value, name: str = "axis") -> list[int]:
+def _axes_of(call: MxnetCall, x: Value, name: str) -> list[int]:
     """Return the axes in the attribute `name`; with `exclude` all the others."""
     axes = [call.checked(axis, x.rank) for axis in call.integers(name)]
     if not call.flag("exclude") or not axes:
@@ -283,7 +282,156 @@ def axes_of(call: MxnetCall, x: Value, name: str = "axis") -> list[int]:
 def _norm(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     order = call.integer("ord", 2)
     call.refuse_if(order not in (1, 2), f"its ord is {order}, expected 1 or 2")
-    return reduced(call, f"ReduceL{order}", x)
+    return _reduced(call, f"ReduceL{order}", x)
+
+
+def _pick(graph: Graph, call: MxnetCall) -> Converted:
+    """Convert pick: one element along an axis; indices out of range are clipped or wrapped."""
+    call.cannot_if(call.is_none("axis"), "pick without an axis cannot be converted")
+    return _picked(call, call.integer("axis", -1), keep=call.flag("keepdims"))
+
+
+def _picked(call: MxnetCall, axis: int, *, keep: bool) -> Value:
+    graph, x, index = call.graph, call.input(0), call.input(1)
+    if x.rank is None or index.rank is None:
+        call.cannot("the number of dims of its inputs is not known")
+    axis = call.checked(axis, x.rank)
+    # With keepdims when it was exported, the index has the dim already.
+    if index.rank < x.rank:
+        index = graph.unsqueeze(index, (axis,))
+    # ONNX Runtime fails on an index out of range, and reads negative ones from the end.
+    numbers = bounded(index, graph.length(x, axis), wraps=call.word("mode", "clip") == "wrap")
+    found = graph.add("GatherElements", x, numbers, axis=axis)
+    if keep:
+        return found
+    return _no_scalar(graph, graph.squeeze(found, axis))
+
+
+def _gather_nd(graph: Graph, call: MxnetCall, x: Value, index: Value) -> Converted:
+    if index.rank is None:
+        call.cannot("the number of dims of its indices is not known")
+    numbers = graph.cast(index, DataType.INT64)
+    # MXNet has an index's coordinates along dim 0, ONNX along the last.
+    numbers = graph.transpose(numbers, (*range(1, index.rank), 0))
+    return graph.add("GatherND", x, numbers, rank=None)
+
+
+def _sorted(call: MxnetCall, k: int, *, ascending: bool) -> tuple[Value, Value]:
+    """Return the first `k` values in order and their indices; all of them if `k` is 0."""
+    graph, x = call.graph, call.input(0)
+    axis = -1
+    if call.is_none("axis"):
+        x = graph.reshape(x, graph.ints(-1))
+    else:
+        axis = call.axis(x.rank, -1)
+    length = graph.length(x, axis)
+    # ONNX's TopK refuses a k beyond the length.
+    count = graph.add("Min", graph.ints(k), length, rank=1) if k else length
+    values, places = graph.add_several(
+        2, "TopK", x, count, axis=axis, largest=0 if ascending else 1
+    )
+    return values, places
+
+
+def _top_k(graph: Graph, call: MxnetCall) -> Converted:
+    k, kind = call.integer("k", 1), call.word("ret_typ", "indices")
+    if k < 0 or kind not in ("indices", "value", "both"):
+        call.cannot(f"k {k} with ret_typ '{kind[:100]}' cannot be converted")
+    values, places = _sorted(call, k, ascending=call.flag("is_ascend"))
+    if kind == "value":
+        return values
+    found = graph.cast(places, _index_type(call))
+    return found if kind == "indices" else (values, found)
+
+
+def _index_type(call: MxnetCall) -> DataType:
+    # MXNet's indices are floats by default.
+    return call.element_type() if call.has("dtype") else DataType.FP32
+
+
+def _argsort(graph: Graph, call: MxnetCall) -> Converted:
+    places = _sorted(call, 0, ascending=call.flag("is_ascend", default=True))[1]
+    return graph.cast(places, _index_type(call))
+
+
+def _repeat(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    count = call.integer("repeats", 1)
+    call.refuse_if(count < 1, f"repeats is {count}")
+    axis = 0
+    if not call.has("axis"):
+        x = graph.reshape(x, graph.ints(-1))
+    else:
+        axis = call.axis(call.known_rank(x), 0)
+    rank = x.rank or 1
+    times = [1] * (rank + 1)
+    times[axis + 1] = count
+    # Each element by itself: ONNX's Tile repeats the whole.
+    spread = graph.add("Tile", graph.unsqueeze(x, (axis + 1,)), graph.ints(*times))
+    size = graph.length(x, axis) * graph.ints(count)
+    parts = [graph.shape(x, 0, axis)] * (axis > 0) + [size]
+    parts += [graph.shape(x, axis + 1)] * (axis + 1 < rank)
+    return graph.reshape(spread, graph.join(*parts), rank)
+
+
+def _broadcast_axis(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    axes, sizes = call.integers("axis"), call.integers("size")
+    dims = [1] * call.known_rank(x)
+    if len(axes) != len(sizes) or min(sizes, default=1) < 1:
+        call.refuse(f"its axes {axes} and sizes {sizes} do not fit")
+    for axis, size in zip(axes, sizes, strict=True):
+        dims[call.checked(axis, x.rank)] = size
+    # Expand takes 1 for a dim that stays (ONNX broadcasts both ways).
+    return graph.add("Expand", x, graph.ints(*dims))
+
+
+def _broadcast_like(graph: Graph, call: MxnetCall, x: Value, other: Value) -> Converted:
+    axes, others = call.integers("lhs_axes"), call.integers("rhs_axes")
+    if not axes and not others:
+        return graph.add("Expand", x, graph.shape(other), rank=other.rank)
+    if x.rank is None or len(axes) != len(others):
+        call.cannot("its axes are not of one number, or the dims of its input not known")
+    dims = [graph.ints(1)] * x.rank
+    for axis, source in zip(axes, others, strict=True):
+        place = call.checked(source, other.rank)
+        dims[call.checked(axis, x.rank)] = graph.length(other, place)
+    return graph.add("Expand", x, graph.join(*dims))
+
+
+def _slice_like(graph: Graph, call: MxnetCall, x: Value, other: Value) -> Converted:
+    rank = x.rank if x.rank is not None else other.rank
+    axes = call.integers("axes") or list(range(rank or 0))
+    call.cannot_if(not axes, "the number of dims of its input is not known")
+    ends = graph.join(*(graph.length(other, call.checked(a, other.rank)) for a in axes))
+    return graph.add("Slice", x, graph.ints(*[0] * len(axes)), ends, graph.ints(*axes))
+
+
+def _split_v2(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    """Convert split_v2: at indices along an axis, or into equal sections."""
+    sections = call.integer("sections")
+    axis, places = call.axis(x.rank, 0), call.integers("indices")
+    call.refuse_if(not 0 <= sections <= 4096 or len(places) > 4096, f"sections is {sections}")
+    squeezes = call.flag("squeeze_axis")
+    if sections:
+        return _equal_parts(graph, x, axis, sections, squeezes=squeezes)
+    bounds = zip(places, [*places[1:], END], strict=True)
+    parts = [graph.slice(x, axis, low, high) for low, high in bounds]
+    return tuple(graph.squeeze(part, axis) if squeezes else part for part in parts)
+
+
+def _moments(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    axes = _axes_of(call, x, "axes")
+    call.cannot_if(not axes, "it has no axes")
+    pair = formulas.moments(x, axes, keep=call.flag("keepdims"))
+    return tuple(_no_scalar(graph, one) for one in pair)
+
+
+def _running_sum(graph: Graph, call: MxnetCall, x: Value) -> Converted:
+    if call.has("dtype"):
+        x = graph.cast(x, call.element_type())
+    if not call.has("axis"):
+        flat = graph.reshape(x, graph.ints(-1))
+        return graph.add("CumSum", flat, graph.whole(0))
+    return graph.add("CumSum", x, graph.whole(call.axis(x.rank, 0)))
 
 
 OPERATORS: dict[str, Converter] = {
@@ -308,7 +456,7 @@ OPERATORS: dict[str, Converter] = {
     "one_hot": _one_hot,
     **dict.fromkeys(("argmax", "argmin"), _arg),
     "argmax_channel": lambda graph, call, x: graph.add(
-        "CastLike", place_of_extreme(graph, "ArgMax", x, 1), x
+        "CastLike", formulas.place_of_extreme(graph, "ArgMax", x, 1), x
     ),
     **dict.fromkeys(("sum", "sum_axis"), _reduce("ReduceSum")),
     "mean": _reduce("ReduceMean"),
@@ -316,4 +464,20 @@ OPERATORS: dict[str, Converter] = {
     **dict.fromkeys(("min", "min_axis"), _reduce("ReduceMin")),
     "prod": _reduce("ReduceProd"),
     "norm": _norm,
+    **dict.fromkeys(("pick", "choose_element_0index"), _pick),
+    "batch_take": lambda graph, call: _picked(call, 1, keep=False),
+    "gather_nd": _gather_nd,
+    "topk": _top_k,
+    "sort": lambda graph, call: _sorted(call, 0, ascending=call.flag("is_ascend", default=True))[0],
+    "argsort": _argsort,
+    "repeat": _repeat,
+    **dict.fromkeys(("broadcast_axis", "broadcast_axes"), _broadcast_axis),
+    "broadcast_like": _broadcast_like,
+    "slice_like": _slice_like,
+    "_split_v2": _split_v2,
+    "size_array": lambda graph, call, x: graph.reshape(graph.add("Size", x, rank=0), graph.ints(1)),
+    "nansum": lambda graph, call, x: _reduced(call, "ReduceSum", formulas.without_nan(x, 0.0)),
+    "nanprod": lambda graph, call, x: _reduced(call, "ReduceProd", formulas.without_nan(x, 1.0)),
+    "moments": _moments,
+    "cumsum": _running_sum,
 }
