@@ -8,7 +8,7 @@ which version folders there are counts, for those of ensembles are empty.
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from errno import EINVAL
 from hashlib import blake2b
 from pathlib import Path
@@ -146,7 +146,7 @@ def _version_names(folder: Path) -> list[str]:
 def _digest(entries: Iterable[ModelFile]) -> bytes:
     digest = blake2b(digest_size=16)
     for entry in entries:
-        digest.update(_text_of(entry, has_times=True))
+        digest.update(_text_of(entry))
     return digest.digest()
 
 
@@ -172,22 +172,19 @@ def content_digest(folder: Path, version: int, file: Path | None = None) -> byte
     return digest.digest()
 
 
-def file_prints(
-    folder: Path, version: int, file: Path | None = None, *, has_times: bool = True
-) -> list[str]:
+def file_prints(folder: Path, version: int, file: Path | None = None) -> list[str]:
     """Return prints of the files that `version` may depend on; see content_digest.
 
     They differ if names, sizes or contents do. Large files are not read as a whole: their times
-    count too, if it `has_times`, which copies on other machines have not in common. Where there are
-    very many files, one print is for all, of their names, sizes and times.
+    count, too. Where there are very many files, one print is for all, of their names, sizes and
+    times.
     """
     root, entries = _files(folder, version, file)
     # Prints are noted and compared one by one for a worker or a fleet's processes: a tokenizer's
     # thousands of files would make that list longer than it is worth.
     if len(entries) > _MOST_PRINTS:
-        texts = [_text_of(entry, has_times=has_times) for entry in entries]
-        return [blake2b(b"\0".join(texts), digest_size=8).hexdigest()]
-    return [_print_of(root / entry.path, entry, has_times=has_times) for entry in entries]
+        return [blake2b(b"\0".join(map(_text_of, entries)), digest_size=8).hexdigest()]
+    return [_print_of(root / entry.path, entry) for entry in entries]
 
 
 def lasting_prints(files: ModelFiles) -> frozenset[str]:
@@ -198,7 +195,7 @@ def lasting_prints(files: ModelFiles) -> frozenset[str]:
         beside = walk(files.file.parent)
         code = [entry for entry in beside if entry.path.endswith(".py")]
         paths += [(files.file.parent / entry.path, entry) for entry in code]
-    return frozenset(_print_of(path, entry, has_times=True) for path, entry in paths)
+    return frozenset(_print_of(path, entry) for path, entry in paths)
 
 
 def _files(folder: Path, version: int, file: Path | None) -> tuple[Path, list[ModelFile]]:
@@ -208,15 +205,18 @@ def _files(folder: Path, version: int, file: Path | None) -> tuple[Path, list[Mo
     return folder, [entry for entry in walk(folder) if _belongs(entry.path, version)]
 
 
-def _print_of(path: Path, entry: ModelFile, *, has_times: bool) -> str:
+def _print_of(path: Path, entry: ModelFile) -> str:
     # The time of a small file does not count, as its content does:
     # another machine's copy is the same.
     is_small = entry.size <= _SMALL_BYTES
-    digest = blake2b(_text_of(entry, has_times=has_times and not is_small), digest_size=8)
+    digest = blake2b(_text_of(entry, has_time=not is_small), digest_size=8)
+    # The first, the last, and evenly between.
+    last = entry.size - _SAMPLE_BYTES
+    samples = [last * number // (_SAMPLES - 1) for number in range(_SAMPLES)]
     try:
         if path.is_file():  # opening a pipe would block until somebody writes
             with path.open("rb") as source:
-                for at in (0,) if is_small else _places(entry.size):
+                for at in [0] if is_small else samples:
                     source.seek(at)
                     digest.update(source.read(_SMALL_BYTES if is_small else _SAMPLE_BYTES))
     except OSError:  # it goes just now, or cannot be read: the load says so
@@ -224,15 +224,8 @@ def _print_of(path: Path, entry: ModelFile, *, has_times: bool) -> str:
     return digest.hexdigest()
 
 
-def _places(size: int) -> Iterator[int]:
-    """Yield where samples are taken: the first, the last, and evenly between."""
-    last = size - _SAMPLE_BYTES
-    for number in range(_SAMPLES):
-        yield last * number // (_SAMPLES - 1)
-
-
-def _text_of(entry: ModelFile, *, has_times: bool) -> bytes:
-    return os.fsencode(f"{entry.path}\0{entry.size}\0{entry.modified_ns if has_times else 0}\0")
+def _text_of(entry: ModelFile, *, has_time: bool = True) -> bytes:
+    return os.fsencode(f"{entry.path}\0{entry.size}\0{entry.modified_ns if has_time else 0}\0")
 
 
 def _belongs(path: str, version: int) -> bool:
