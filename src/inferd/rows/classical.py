@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from inferd.rows.elementwise import broadcast
 from inferd.rows.flow import MICROSOFT, ML, RowCall, Rule, Rules, named
-from inferd.rows.maths import product, softmax, working_along
+from inferd.rows.maths import product, softmax
 from inferd.rows.nets import recurrent
 from inferd.rows.pieces import concat
 from inferd.rows.value import ONE, RowTensor, side_by_side
@@ -72,6 +72,12 @@ def _classifier(call: RowCall) -> Sequence[RowTensor]:
     return [scores.narrowed([1]), scores][: len(call.node.outputs)]
 
 
+def _per_column(call: RowCall) -> RowTensor:
+    value = call.needed(0)
+    call.along(value, [value.rank - 1])
+    return value.same()
+
+
 def _extracted(call: RowCall) -> RowTensor:
     value, chosen = call.needed(0), call.needed(1)
     call.along(value, [value.rank - 1])
@@ -120,9 +126,10 @@ def _quantized_binary(call: RowCall) -> RowTensor:
 
 
 def _quantized_softmax(call: RowCall) -> RowTensor:
+    value = call.needed(0)
     call.plain(call.values[1:], "scales")
     # Which Softmax it replaces is an attribute.
-    return softmax(call, call.attribute("opset", 0), -1)
+    return softmax(call, call.axis(value, -1), call.attribute("opset", 0))
 
 
 def _quantized_concat(call: RowCall) -> RowTensor:
@@ -167,7 +174,7 @@ RULES: Rules = {
     **named(_zip_map, "CastMap", "ZipMap", domain=ML),
     **named(_feature_vector, "FeatureVectorizer", domain=ML),
     # Of Imputer and Scaler, there is a parameter for each column, the last dim.
-    **named(working_along("", -1), "Imputer", "Normalizer", "Scaler", domain=ML),
+    **named(_per_column, "Imputer", "Normalizer", "Scaler", domain=ML),
     **named(_classifier, "LinearClassifier", "SVMClassifier", domain=ML),
     **named(_classifier, "TreeEnsembleClassifier", domain=ML),
     **named(_regressor, "LinearRegressor", "SVMRegressor", domain=ML),

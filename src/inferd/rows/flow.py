@@ -269,15 +269,16 @@ class RowCall(FollowedCall):
             give_up(f"input {index} is missing")
         return found
 
-    def kept(self, axes: Iterable[int] = (), others: str = "weights") -> RowTensor:
-        """Return what an operator makes that works along `axes` and only changes elements.
+    def kept(self, first: int | None = None, others: str = "weights") -> RowTensor:
+        """Return what an operator makes that only changes elements, along dims from `first` on.
 
         Raises Mixed if that is along the batch, or if its inputs but the first, which are `others`,
-        depend on the rows.
+        depend on the rows. A negative `first` counts from the end; None: it works along no dim.
         """
-        self.plain(self.values[1:], others)
         value = self.needed(0)
-        self.along(value, axes)
+        self.plain(self.values[1:], others)
+        if first is not None:
+            self.along(value, range(first if first >= 0 else first + value.rank, value.rank))
         return value.same()
 
     def sizes(self, index: int) -> list[Size] | None:

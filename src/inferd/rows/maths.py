@@ -189,41 +189,50 @@ def _cumulative(call: RowCall) -> RowTensor:
     return value.same()
 
 
-def softmax(call: RowCall, opset: int, usual: int) -> RowTensor:
-    """Return what the Softmax of an opset makes, along the `usual` axis if it names none."""
+def softmax(call: RowCall, start: int, opset: int) -> RowTensor:
+    """Return what the Softmax of an opset makes, along the dim `start`."""
     value = call.needed(0)
-    start = call.axis(value, usual)
     # Before opset 13, it worked on everything from axis on as one line.
     call.along(value, range(start, value.rank) if opset < 13 else [start])
     return value.same()
 
 
 def _softmax(call: RowCall) -> RowTensor:
-    is_old = call.flow.opset < 13 and call.needed(0).rank > 1
-    return softmax(call, call.flow.opset, 1 if is_old else -1)
+    value, opset = call.needed(0), call.flow.opset
+    is_line = opset < 13 and value.rank < 2
+    start = 0 if is_line else call.axis(value, 1 if opset < 13 else -1)
+    return softmax(call, start, opset)
 
 
 def _layer_normalization(call: RowCall) -> Sequence[RowTensor]:
     """Normalises all dims from `axis` on, with weights."""
-    value = call.needed(0)
+    value = call.kept()
     start = call.axis(value, -1)
-    made = call.kept(range(start, value.rank))
+    call.along(value, range(start, value.rank))
     if any(one is not None and one.rank > value.rank - start for one in call.values[1:]):
         call.unclear("its weights have more dims than it normalises")
     # Mean and inverse deviation, one for all that is normalised together.
     stats = value.shaped((*value.dims[:start], *[ONE] * (value.rank - start)), value.axis)
-    return [made, *[stats] * (len(call.node.outputs) - 1)]
+    return [value, *[stats] * (len(call.node.outputs) - 1)]
 
 
-def working_along(attribute: str, usual: int) -> Rule:
+def _working_along(attribute: str, usual: int) -> Rule:
     """Return the rule of what works along one dim, which `attribute` names."""
-    return lambda call: call.kept([call.axis(call.needed(0), usual, attribute)])
+
+    def rule(call: RowCall) -> RowTensor:
+        value = call.kept()
+        call.along(value, [call.axis(value, usual, attribute)])
+        return value
+
+    return rule
 
 
 def _mean_variance(call: RowCall) -> RowTensor:
+    value = call.needed(0)
     # The default normalises over the batch, too (ONNX, MeanVarianceNormalization).
     axes = call.attribute("axes") or [0, 2, 3]
-    return call.kept([at(axis, call.needed(0).rank) for axis in axes])
+    call.along(value, [at(axis, value.rank) for axis in axes])
+    return value.same()
 
 
 def _batch_normalization(call: RowCall) -> Sequence[RowTensor]:
@@ -245,7 +254,7 @@ def _batch_normalization(call: RowCall) -> Sequence[RowTensor]:
 def _per_image(call: RowCall) -> RowTensor:
     """Normalises what lies in dim 1 and behind it, for each of dim 0."""
     # InstanceNormalization works behind dim 1, but its weights are by channel, which that is.
-    return call.kept(range(1, call.needed(0).rank))
+    return call.kept(1)
 
 
 _REDUCTIONS = (
@@ -263,10 +272,10 @@ RULES: Rules = {
     **named(_gemm, "Gemm"),
     **named(_per_image, "GroupNormalization", "InstanceNormalization"),
     **named(_softmax, "Hardmax", "LogSoftmax", "Softmax"),
-    **named(working_along("", 1), "LRN"),
+    **named(_working_along("", 1), "LRN"),
     **named(_layer_normalization, "LayerNormalization", "RMSNormalization"),
     **named(_layer_normalization, "SimplifiedLayerNormalization"),
-    **named(working_along("axis", -1), "LpNormalization"),
+    **named(_working_along("axis", -1), "LpNormalization"),
     **named(_matmul, "MatMul", "MatMulInteger"),
     **named(_mean_variance, "MeanVarianceNormalization"),
     **named(_quantized_matmul, "QLinearMatMul"),

@@ -9,10 +9,10 @@ from inferd.rows.value import ONE, RowTensor, Size
 
 
 def _conv(call: RowCall) -> RowTensor:
-    weights = call.needed(3 if call.node.op == "QLinearConv" else 1)
     # A convolution sums along the channels and moves along the rest,
     # so that rows can only lie in dim 0.
-    value = call.kept(range(1, call.needed(0).rank))
+    value = call.kept(1)
+    weights = call.needed(3 if call.node.op == "QLinearConv" else 1)
     window = [size.number for size in weights.dims[2:]]
     is_upwards = call.node.op == "ConvTranspose"
     # Weights are [out, in, ...], those of ConvTranspose [in, out / group, ...] (ONNX).
@@ -54,7 +54,7 @@ def _windows(call: RowCall, sizes: Sequence[Size], window: Sequence[int]) -> lis
 
 
 def _pool(call: RowCall) -> Sequence[RowTensor]:
-    value = call.kept(range(2, call.needed(0).rank), "scales")
+    value = call.kept(2, "scales")
     spatial = _windows(call, value.dims[2:], call.attribute("kernel_shape", []))
     made = value.shaped((*value.dims[:2], *spatial), value.axis)
     # MaxPool's Indices count from the first element of the whole tensor (ONNX).
@@ -64,7 +64,7 @@ def _pool(call: RowCall) -> Sequence[RowTensor]:
 
 
 def _global_pool(call: RowCall) -> RowTensor:
-    value = call.kept(range(2, call.needed(0).rank), "scales")
+    value = call.kept(2, "scales")
     return value.shaped((*value.dims[:2], *[ONE] * (value.rank - 2)), value.axis)
 
 

@@ -186,10 +186,13 @@ def _check_bounds(call: RowCall, bounds: Sequence[Size | None]) -> None:
 
 
 def _axes_of_slice(call: RowCall) -> list[int]:
-    axes, count = call.axes(3), call.needed(1).count()
-    if axes is None and count is None:
+    starts, axes = call.given(1), call.integers(3)
+    if call.given(3) is None and starts is not None:
+        count = starts.count()
+        axes = None if count is None else list(range(count))
+    if axes is None:
         call.unclear("its axes are not known")
-    return list(range(count or 0)) if axes is None else axes
+    return axes
 
 
 def _bounds(call: RowCall, index: int, count: int) -> list[Size | None]:
@@ -272,8 +275,7 @@ def _one_hot(call: RowCall) -> RowTensor:
 
 
 def _trilu(call: RowCall) -> RowTensor:
-    rank = call.needed(0).rank
-    return call.kept([rank - 2, rank - 1], "diagonals")
+    return call.kept(-2, "diagonals")
 
 
 def _depth_to_space(call: RowCall) -> RowTensor:

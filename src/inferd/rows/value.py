@@ -163,9 +163,9 @@ class RowTensor:
 
     def narrowed(self, gone: Collection[int]) -> "RowTensor":
         """Return a tensor computed of this one, without dims other than the batch."""
-        left = [n for n in range(self.rank) if n not in gone]
-        axis = None if self.axis is None else left.index(self.axis)
-        return self.shaped(tuple(self.dims[n] for n in left), axis)
+        dims = tuple(size for n, size in enumerate(self.dims) if n not in gone)
+        axis = self.axis
+        return self.shaped(dims, None if axis is None else axis - sum(n < axis for n in {*gone}))
 
     def sizes(self) -> list[Size] | None:
         """Return the numbers in a tensor of lengths, None if one is not known."""
