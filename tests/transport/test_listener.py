@@ -7,7 +7,10 @@ import ssl
 import pytest
 import uvloop
 
-from inferd.transport.listener import stop_listening
+from inferd.http.endpoint import Endpoint
+from inferd.http.turns import Turns
+from inferd.memory.capacity import Capacity
+from inferd.transport.listener import Listener
 
 LIVE = b"GET /v2/health/live HTTP/1.1\r\n\r\n"
 CLIENTS = 30
@@ -86,12 +89,18 @@ def test_asyncios_own_loop_takes_the_backlog_too(turns):
             self.transport.write(data)
             self.transport.close()
 
+    class EchoListener(Listener):
+        def connect(self):
+            return Echo()
+
     async def play():
-        server = await asyncio.get_running_loop().create_server(Echo, "127.0.0.1", 0)
-        clients = [opened(server.sockets[0].getsockname()[1]) for _ in range(CLIENTS)]
+        listener = EchoListener(reuse_port=False, handshake_timeout_s=1.0, drain_window_s=1.0)
+        listener.endpoint = Endpoint(Capacity(), Turns(), 0.0)
+        port = await listener.start("127.0.0.1", 0)
+        clients = [opened(port) for _ in range(CLIENTS)]
         for _ in range(turns):
             await asyncio.sleep(0)
-        await stop_listening([server], Echo, None, 1.0)
+        await listener.stop_accepting()
         return [await received(client) for client in clients]
 
     assert asyncio.run(play()) == uvloop.run(play()) == [LIVE] * CLIENTS

@@ -96,12 +96,22 @@ class Listener:
 
     async def take(self, connection: socket.socket) -> None:
         """Serve a connection that was accepted elsewhere. Raises OSError."""
-        await take(connection, self.connect, self.context, self._handshake_timeout_s)
+        await self._take(connection, self._handshake_timeout_s)
+
+    async def _take(self, connection: socket.socket, handshake_timeout_s: float) -> None:
+        await asyncio.get_running_loop().connect_accepted_socket(
+            cast("Callable[[], asyncio.BaseProtocol]", self.connect),
+            connection,
+            ssl=self.context,
+            # asyncio refuses a time limit without a context.
+            ssl_handshake_timeout=handshake_timeout_s if self.context else None,
+        )
 
     async def stop_accepting(self) -> None:
-        """Close the listening sockets; connections end as soon as their clients can know.
+        """Close the listening sockets; connections in their backlogs become ours first.
 
-        Those without a request are closed after the window for it.
+        All end as soon as their clients can know, those without a request after the window for it.
+        Those from a backlog have that window to speak TLS, with a `context`, or are closed.
         """
         self.sweep()  # the window begins now
         self.endpoint.drain()
@@ -110,7 +120,11 @@ class Listener:
         self.sweep_s = min(self.sweep_s, max(_LEAST_SWEEP_S, window_s / 10))
         self.keep_sweeping()
         servers, self._servers = self._servers, []
-        await stop_listening(servers, self.connect, self.context, window_s)
+        await _accept_no_more(servers)
+        taken = [one for server in servers for one in _taken(server)]
+        # One connection that has broken already must not stop the others.
+        opened = [self._take(one, window_s) for one in taken]
+        await asyncio.gather(*opened, return_exceptions=True)
 
     async def drain(self, timeout_s: float) -> bool:
         """Stop accepting, and wait at most `timeout_s` until all connections have closed.
@@ -144,47 +158,6 @@ class Listener:
         """Sweep no more."""
         if self._sweeper is not None:
             self._sweeper.cancel()
-
-
-async def stop_listening(
-    servers: Iterable[asyncio.Server],
-    connect: Callable[[], object],
-    context: ssl.SSLContext | None,
-    handshake_timeout_s: float,
-) -> None:
-    """Close the listening sockets of `servers`; connections in their backlogs become ours first.
-
-    `connect` makes their protocols. With a TLS `context` they have `handshake_timeout_s` to speak
-    it; those that do not are closed.
-    """
-    servers = list(servers)
-    await _accept_no_more(servers)
-    opened = [
-        take(one, connect, context, handshake_timeout_s)
-        for server in servers
-        for one in _taken(server)
-    ]
-    # One connection that has broken already must not stop the others.
-    await asyncio.gather(*opened, return_exceptions=True)
-
-
-async def take(
-    connection: socket.socket,
-    connect: Callable[[], object],
-    context: ssl.SSLContext | None,
-    handshake_timeout_s: float | None,
-) -> None:
-    """Serve a `connection` that was accepted, by the protocol that `connect` makes.
-
-    With a TLS `context` it has `handshake_timeout_s` to speak it. Raises OSError.
-    """
-    await asyncio.get_running_loop().connect_accepted_socket(
-        cast("Callable[[], asyncio.BaseProtocol]", connect),
-        connection,
-        ssl=context,
-        # asyncio refuses a time limit without a context.
-        ssl_handshake_timeout=handshake_timeout_s if context else None,
-    )
 
 
 async def _accept_no_more(servers: Iterable[asyncio.Server]) -> None:
