@@ -21,9 +21,8 @@ from inferd.http.failure import FailureLog
 from inferd.http.message import HttpAnswer, HttpRequest
 from inferd.http.router import Route, path_of
 from inferd.observe.log import printable
-from inferd.wire.sagemaker import Load, decode_load, encode_model, encode_models
+from inferd.wire.cloud import BinaryType, Load, decode_load, encode_model, encode_models
 from inferd.wire.v2.binary import HEADER_KEY
-from inferd.wire.v2.content_type import BinaryType
 
 NOT_READY = 503
 """The status of failed health checks; both platforms look only at the status."""

@@ -1,7 +1,7 @@
 import pytest
 
 from inferd.errors import InvalidRequest
-from inferd.wire.v2.content_type import BinaryType
+from inferd.wire.cloud import BinaryType
 
 TYPE = BinaryType("application/vnd.some-triton.binary+json")
 

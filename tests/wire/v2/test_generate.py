@@ -16,8 +16,8 @@ from inferd.wire.json import document as json_document
 from inferd.wire.json.document import LONG_BYTES, MAX_EXACT_BYTES, MOST_MEMBERS
 from inferd.wire.shared_memory import no_regions
 from inferd.wire.v2 import generate as v2_generate
-from inferd.wire.v2.generate import GenerateMessage, V2Generate, encode_error_event, encode_event
-from inferd.wire.v2.rest.codec import JsonRules
+from inferd.wire.v2.generate import GenerateMessage, V2Generate, encode_event
+from inferd.wire.v2.rest.codec import JsonRules, encode_error
 
 RULES = JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=2**26)
 BYTES, FP32, INT32 = DataType.BYTES, DataType.FP32, DataType.INT32
@@ -507,4 +507,4 @@ def test_a_long_answer_is_left_to_a_thread():
 
 def test_an_event_is_one_line_and_an_empty_one():
     assert encode_event(b'{"a":1}') == b'data: {"a":1}\n\n'
-    assert encode_error_event("two\nlines") == b'data: {"error":"two\\nlines"}\n\n'
+    assert encode_event(encode_error("two\nlines")) == b'data: {"error":"two\\nlines"}\n\n'

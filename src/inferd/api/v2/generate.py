@@ -24,10 +24,9 @@ from inferd.wire.v2.generate import (
     NO_EVENT,
     GenerateMessage,
     V2Generate,
-    encode_error_event,
     encode_event,
 )
-from inferd.wire.v2.rest.codec import HTTP_STATUS, JsonRules
+from inferd.wire.v2.rest.codec import HTTP_STATUS, JsonRules, encode_error
 
 # For proxies: they must pass events on as they come and never store them.
 _NOT_STORED = b"Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n"
@@ -195,7 +194,7 @@ class Events:
         if self._is_first:
             self.status = status
             self.headers = RETRY_AFTER if isinstance(error, Overloaded) else b""
-        return encode_error_event(text)
+        return encode_event(encode_error(text))
 
     async def aclose(self) -> None:
         """Give up the remaining events: the model stops at its next answer."""

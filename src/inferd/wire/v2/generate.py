@@ -33,7 +33,6 @@ from inferd.wire.shared_memory import no_regions
 from inferd.wire.v2.rest.codec import (
     JsonRules,
     V2Rest,
-    encode_error,
     is_long,
     no_halves,
     no_halves_in,
@@ -239,11 +238,6 @@ class V2Generate(InferCodec):
 def encode_event(text: bytes) -> bytes:
     """Return JSON `text` as one event of an event stream."""
     return b"data: %b\n\n" % text
-
-
-def encode_error_event(message: str) -> bytes:
-    """Return the event that reports a failure."""
-    return encode_event(encode_error(message))
 
 
 def _answered_in_json(message: GenerateMessage, request: InferRequest) -> InferRequest:

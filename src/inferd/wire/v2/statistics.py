@@ -15,7 +15,6 @@ from inferd.observe.statistics import (
     ResponseStatistics,
 )
 from inferd.wire.proto import encode, parse, parse_answer
-from inferd.wire.v2.grpc.metadata import ModelName
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -46,13 +45,13 @@ def decode_statistics(body: bytes) -> list[ModelStatistics]:
         raise InferdError(msg) from error
 
 
-def decode_statistics_request(data: bytes) -> ModelName:
+def decode_statistics_request(data: bytes) -> tuple[str, str]:
     """Return whose statistics are wanted; name "" means all models, version "" all versions.
 
     Raises InvalidRequest when `data` cannot be read.
     """
     message = parse(_REQUEST, data)
-    return ModelName(message.name, message.version)
+    return message.name, message.version
 
 
 def encode_statistics_request(name: str = "", version: str = "") -> bytes:

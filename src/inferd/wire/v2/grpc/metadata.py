@@ -3,7 +3,7 @@
 Open Inference Protocol: ServerLive, ServerReady, ModelReady, ServerMetadata, ModelMetadata.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -11,13 +11,6 @@ from inferd.core.metadata import ModelMetadata, ReadyReport, ServerMetadata, Ten
 from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import datatype_named
 from inferd.wire.proto import encode, malformed, parse, parse_answer
-
-
-class ModelName(NamedTuple):
-    """The model that a small call asks about; `version` is "" for the server's choice."""
-
-    name: str
-    version: str
 
 
 def decode_server_request(call: str, data: bytes) -> None:
@@ -28,10 +21,13 @@ def decode_server_request(call: str, data: bytes) -> None:
     parse(f"inference.{call}Request", data)
 
 
-def decode_model_request(call: str, data: bytes) -> ModelName:
-    """Return the model that a ModelReady or ModelMetadata request names. Raises InvalidRequest."""
+def decode_model_request(call: str, data: bytes) -> tuple[str, str]:
+    """Return model and version that the request of ModelReady or ModelMetadata names.
+
+    The version is "" for the server's choice. Raises InvalidRequest.
+    """
     message = parse(f"inference.{call}Request", data)
-    return ModelName(message.name, message.version)
+    return message.name, message.version
 
 
 def encode_model_request(call: str, name: str, version: str = "") -> bytes:

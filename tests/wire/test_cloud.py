@@ -3,7 +3,7 @@ import json
 import pytest
 
 from inferd.errors import InvalidRequest
-from inferd.wire.sagemaker import decode_load, encode_model, encode_models
+from inferd.wire.cloud import decode_load, encode_model, encode_models
 
 
 def decoded(body):
