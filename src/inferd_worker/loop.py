@@ -12,8 +12,8 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from . import packet
+from .model import ask_async
 from .pb_utils.calls import executing
-from .ready import ask_async
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

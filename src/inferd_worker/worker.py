@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from . import packet
 from .arena import Arena, ArenaFull, Received
 from .line import Line, LineClosed
-from .model import ModelFailed, complete, error_text, full, import_class, shown
+from .model import ModelFailed, ask, complete, deputed, error_text, full, import_class, shown
 from .open import OpenRequest
 from .outbox import Outbox, refusal, window_share
 from .outcome import hand_over, odd_item, wanted_again
@@ -23,7 +23,6 @@ from .pb_utils.config import using_decoupled_model_transaction_policy
 from .pb_utils.error import TritonError, TritonModelException, kind_of
 from .pb_utils.request import TRITONSERVER_REQUEST_RELEASE_ALL, InferenceRequest
 from .pb_utils.response import InferenceResponse
-from .ready import ask, deputed
 
 if TYPE_CHECKING:
     import socket

@@ -1,7 +1,7 @@
 import pytest
 
 import inferd.errors
-from inferd.backends.worker.message import Lost, NotFoundFailure, UnknownFailure
+from inferd.backends.worker.failure import Lost, NotFoundFailure, UnknownFailure
 from inferd.errors import InferdError, ModelNotFound, Refused, Unavailable, UnknownCall
 from inferd.forward.failure import decode_failure, encode_failure, lost
 

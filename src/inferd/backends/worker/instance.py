@@ -27,15 +27,9 @@ from inferd.backends.worker.document import (
     Said,
     Started,
 )
+from inferd.backends.worker.failure import Lost, Untaken
 from inferd.backends.worker.link import NO_LOANS, LinkClosed, Loans
-from inferd.backends.worker.message import (
-    Lost,
-    ResultReader,
-    Untaken,
-    describe_request,
-    placed,
-    response_of,
-)
+from inferd.backends.worker.message import ResultReader, describe_request, placed, response_of
 from inferd.backends.worker.plan import WorkerPlan
 from inferd.backends.worker.readiness import Readiness
 from inferd.backends.worker.replies import Caller

@@ -5,6 +5,7 @@ from math import prod
 from typing import Any
 
 from inferd.backends.worker.document import Answers, Described, DescribedAnswer, DescribedBatch
+from inferd.backends.worker.failure import NotFoundFailure, UnknownFailure
 from inferd.backends.worker.link import NO_LOANS, Loans
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
@@ -21,31 +22,6 @@ from inferd.errors import (
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor, fits, reshaped
 from inferd_worker.packet import ALIGN, ZEROS, Payload, odd_numbers
-
-
-class Lost(Unavailable):
-    """The worker process ended while the request was in it."""
-
-    is_lost = True
-
-
-class Untaken(Lost):
-    """The request was never begun: the worker had ended, or had no room for it."""
-
-    is_untaken = True
-
-
-class UnknownFailure(InferdError):
-    """The model reported the error code UNKNOWN."""
-
-    code = Code.UNKNOWN
-
-
-class NotFoundFailure(InferdError):
-    """The model reported the error code NOT_FOUND; the model itself was found."""
-
-    code = Code.NOT_FOUND
-
 
 _Dims = tuple[int, ...]
 
