@@ -43,26 +43,19 @@ class BarProgress:
     """Bars with rich, which are taken away at the end."""
 
     def __init__(self) -> None:
+        from rich import progress as bars
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            TextColumn,
-            TimeRemainingColumn,
-            TransferSpeedColumn,
-        )
-        from rich.progress import Progress as Bars
 
         console: Any = Console(stderr=True)
         # A process that is ended meanwhile shows no cursor again.
         console.show_cursor = lambda show=True: False
-        self._bars: Any = Bars(
+        self._bars: Any = bars.Progress(
             # Names of files with brackets would be read as markup.
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
+            bars.TextColumn("{task.description}", markup=False),
+            bars.BarColumn(),
+            bars.DownloadColumn(),
+            bars.TransferSpeedColumn(),
+            bars.TimeRemainingColumn(),
             console=console,
             transient=True,
             redirect_stdout=False,
