@@ -299,12 +299,16 @@ def test_a_piece_is_as_long_for_a_thousand_models_as_for_few():
 
 def test_a_report_of_many_models_makes_nothing_for_the_garbage_collector():
     models = [observed(f"m{number}", counts=SummaryCounts()) for number in range(300)]
-    pieces = exposition(models, ALL)
-    next(pieces)
-    gc.collect()
-    before = len(gc.get_objects())
-    most = max(len(gc.get_objects()) for piece in pieces if piece.startswith("#"))
-    assert most - before < len(models) // 3
+
+    def made():
+        pieces = exposition(models, ALL)
+        next(pieces)
+        gc.collect()
+        before = len(gc.get_objects())
+        return max(len(gc.get_objects()) for piece in pieces if piece.startswith("#")) - before
+
+    # Servers of other tests, in threads of this process, make something now and then.
+    assert min(made() for _ in range(3)) < len(models) // 3
 
 
 def test_a_model_is_looked_at_when_its_piece_is():
