@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from inferd.observe.stats import fine_bound, fine_bucket
@@ -69,6 +70,12 @@ def test_the_newest_of_all_processes_come_first():
         "took": 7,
     }
     assert [slow.time for slow in found["slow"]] == [9]
+
+
+def test_of_those_that_ended_in_one_millisecond_the_last_comes_first():
+    several = [msgspec.structs.replace(notable(5, "failed"), id=str(number)) for number in range(3)]
+    found = detail([part(notable=several)])
+    assert [error["id"] for error in found["errors"]] == ["2", "1", "0"]
 
 
 def test_steps_have_the_mean_of_all_processes():

@@ -118,7 +118,8 @@ def detail(parts: Sequence[DetailPart]) -> dict[str, Any]:
 
 def _newest(notable: Sequence[NotableRequest], status: str) -> list[NotableRequest]:
     found = [one for one in notable if one.status == status]
-    return sorted(found, key=lambda one: one.time, reverse=True)[:MOST_NOTABLE]
+    # Of those that ended in one millisecond, too, the last comes first.
+    return sorted(found, key=lambda one: one.time)[::-1][:MOST_NOTABLE]
 
 
 def _error(one: NotableRequest) -> dict[str, object]:
