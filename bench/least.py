@@ -17,14 +17,7 @@ import make_models
 import numpy as np
 from cases import MODELS, SIZES, Case, encode, make_inputs
 from load import check_once, measure
-from servers import (
-    Server,
-    compile_floor,
-    free_port,
-    run_floor,
-    run_inferd,
-    run_server,
-)
+from servers import Server, compile_floor, free_port, run_floor, run_inferd, run_server
 
 CASE = Case("bin", "simple")
 

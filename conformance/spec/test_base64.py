@@ -4,15 +4,7 @@ import base64
 from typing import Any
 
 import pytest
-from conformance.bodies import (
-    HALVES,
-    INPUT0_BYTES,
-    OUTPUT0,
-    SAMPLES,
-    body_with,
-    one,
-    prefixed,
-)
+from conformance.bodies import HALVES, INPUT0_BYTES, OUTPUT0, SAMPLES, body_with, one, prefixed
 from conformance.checks import check_refused, output, same, values
 from conformance.points import point
 from conformance.rest import Rest

@@ -18,12 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 
 import servers  # noqa: E402
-from make_models import (  # noqa: E402
-    IDENTITY_CONFIG,
-    SIMPLE_CONFIG,
-    simple_model,
-    write_model,
-)
+from make_models import IDENTITY_CONFIG, SIMPLE_CONFIG, simple_model, write_model  # noqa: E402
 from python_models import write_python_identity, write_python_simple  # noqa: E402
 
 KSERVE = ROOT / ".venv-interop" / "kserve" / "bin" / "python"

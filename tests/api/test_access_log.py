@@ -6,14 +6,7 @@ import time
 import pytest
 from fields import with_fields
 
-from inferd.api.access_log import (
-    MOST_TEXT,
-    AccessLog,
-    CommonLines,
-    JsonLines,
-    LineClock,
-    TextLines,
-)
+from inferd.api.access_log import MOST_TEXT, AccessLog, CommonLines, JsonLines, LineClock, TextLines
 from inferd.core.request import InferRequest
 from inferd.http.h2.request import RequestHead
 from inferd.http.message import HttpAnswer, HttpRequest

@@ -7,16 +7,7 @@ import shutil
 import threading
 
 import pytest
-from controlled import (
-    BROKEN,
-    PATIENCE_S,
-    READY,
-    SENT,
-    UNAVAILABLE,
-    identity,
-    run,
-    write,
-)
+from controlled import BROKEN, PATIENCE_S, READY, SENT, UNAVAILABLE, identity, run, write
 from patience import until
 
 from inferd.config.pbtxt import parse_pbtxt, to_json
@@ -28,10 +19,7 @@ from inferd.engine.control.control import RepositoryControl
 from inferd.engine.loading.catalog import Catalog
 from inferd.engine.loading.load import Loader, LoadOptions
 from inferd.engine.serving.served import Served
-from inferd.errors import (
-    LoadFailed,
-    NotLoadable,
-)
+from inferd.errors import LoadFailed, NotLoadable
 
 pytestmark = pytest.mark.usefixtures("temporary")
 

@@ -3,16 +3,7 @@
 import asyncio
 
 import pytest
-from controlled import (
-    PATIENCE_S,
-    READY,
-    UNLOADED,
-    engine_on,
-    identity,
-    run,
-    states,
-    write,
-)
+from controlled import PATIENCE_S, READY, UNLOADED, engine_on, identity, run, states, write
 from patience import until
 
 from inferd.core.load import LoadRequest, UnloadRequest
@@ -21,11 +12,7 @@ from inferd.engine.control.control import RepositoryControl
 from inferd.engine.control.load_queue import MAX_WAITING
 from inferd.engine.loading.catalog import Catalog
 from inferd.engine.loading.load import Loader, LoadOptions
-from inferd.errors import (
-    LoadFailed,
-    NotLoadable,
-    Unavailable,
-)
+from inferd.errors import LoadFailed, NotLoadable, Unavailable
 
 pytestmark = pytest.mark.usefixtures("temporary")
 

@@ -22,9 +22,7 @@ from patience import until
 from inferd.core.metadata import ModelState
 from inferd.engine.engine import Engine
 from inferd.engine.loading.load import LoadOptions
-from inferd.errors import (
-    ModelNotFound,
-)
+from inferd.errors import ModelNotFound
 
 pytestmark = pytest.mark.usefixtures("temporary")
 

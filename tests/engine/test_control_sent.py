@@ -5,12 +5,7 @@ from controlled import READY, SENT, engine_on, identity, run, states
 from patience import until
 
 from inferd.core.load import LoadRequest, UnloadRequest
-from inferd.errors import (
-    InvalidConfig,
-    InvalidRequest,
-    LoadFailed,
-    NotLoadable,
-)
+from inferd.errors import InvalidConfig, InvalidRequest, LoadFailed, NotLoadable
 
 pytestmark = pytest.mark.usefixtures("temporary")
 

@@ -5,13 +5,7 @@ import pytest
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from inferd.formats.onnx_graph import INT64, MAX_DEPTH, OnnxGraph, Reference, read_model
-from inferd.formats.protobuf import (
-    Malformed,
-    bytes_field,
-    packed_field,
-    text_field,
-    varint_field,
-)
+from inferd.formats.protobuf import Malformed, bytes_field, packed_field, text_field, varint_field
 
 
 def graph_of(*nodes, inputs=(), constants=()):

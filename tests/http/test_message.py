@@ -2,14 +2,7 @@
 
 import pytest
 
-from inferd.http.message import (
-    REASONS,
-    HttpAnswer,
-    HttpError,
-    body_length,
-    encode_head,
-    parse_head,
-)
+from inferd.http.message import REASONS, HttpAnswer, HttpError, body_length, encode_head, parse_head
 from inferd.wire.v2.rest.codec import HTTP_STATUS
 
 

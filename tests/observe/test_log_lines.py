@@ -11,13 +11,7 @@ from changed import change
 from inferd.config.options.log import LogChange, LogSettings
 from inferd.errors import InferdError
 from inferd.observe.log import Log, close_log
-from inferd.observe.log_lines import (
-    MOST_CHARACTERS,
-    LogLine,
-    LogLines,
-    decode_lines,
-    encode_lines,
-)
+from inferd.observe.log_lines import MOST_CHARACTERS, LogLine, LogLines, decode_lines, encode_lines
 
 LOGGER = logging.getLogger("inferd.part")
 

@@ -13,13 +13,7 @@ from inferd.backends.openvino.shapes import MAX_KNOWN, Shapes
 from inferd.config.model import InstanceGroup, ModelConfig, ModelInput, ModelOutput
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.request import InferRequest
-from inferd.errors import (
-    BackendFailed,
-    InferdError,
-    InvalidConfig,
-    InvalidRequest,
-    Unsupported,
-)
+from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest, Unsupported
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 

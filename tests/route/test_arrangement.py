@@ -2,14 +2,7 @@
 
 from dataclasses import replace
 
-from inferd.route.arrangement import (
-    ALL,
-    Arranger,
-    KnownPlace,
-    ModelKind,
-    SlotContent,
-    SlotUse,
-)
+from inferd.route.arrangement import ALL, Arranger, KnownPlace, ModelKind, SlotContent, SlotUse
 from inferd.route.place import Place, PlaceState
 
 REPEATABLE, ONCE, SEQUENCE = ModelKind

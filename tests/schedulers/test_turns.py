@@ -6,12 +6,7 @@ from contextlib import aclosing
 from fields import with_fields
 from simulation import SimulatedExecution, SimulatedTimer, now_ms, passes, simulate
 
-from inferd.config.model import (
-    ModelConfig,
-    ModelInput,
-    SequenceBatching,
-    SequenceState,
-)
+from inferd.config.model import ModelConfig, ModelInput, SequenceBatching, SequenceState
 from inferd.core.request import InferRequest, InferResponse, Sequence
 from inferd.engine.loading.scheduling import choose_scheduler
 from inferd.errors import BackendFailed, InferdError, InvalidRequest, Unavailable

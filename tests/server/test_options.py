@@ -16,13 +16,7 @@ from inferd.core.processes import Processes
 from inferd.errors import InvalidConfig
 from inferd.server.crashes import Crashes
 from inferd.server.log import server_log
-from inferd.server.options import (
-    grpc_options,
-    http_options,
-    load_options,
-    payload_log,
-    tracer,
-)
+from inferd.server.options import grpc_options, http_options, load_options, payload_log, tracer
 from inferd.wire.v2.settings import encode_trace_settings
 
 HTTP = {

@@ -4,14 +4,7 @@ import struct
 
 import hpack
 
-from inferd.http.h2.frames import (
-    DATA,
-    END_HEADERS,
-    END_STREAM,
-    HEADERS,
-    RST_STREAM,
-    encode_frame,
-)
+from inferd.http.h2.frames import DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, encode_frame
 from inferd.http.h2.hpack import encode_fields
 
 

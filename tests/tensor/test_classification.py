@@ -5,12 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from inferd.errors import InvalidRequest
-from inferd.tensor.classification import (
-    MAX_ELEMENTS,
-    check_classifiable,
-    classified,
-    top_classes,
-)
+from inferd.tensor.classification import MAX_ELEMENTS, check_classifiable, classified, top_classes
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 

@@ -5,13 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from http_site import (  # noqa: F401  these are fixtures, and the hook that runs coroutines
-    certificate,
-    infer,
-    models,
-    pytest_pyfunc_call,
-    serving,
-)
+from http_site import certificate, infer, models, pytest_pyfunc_call, serving  # noqa: F401  these are fixtures, and the hook that runs coroutines
 
 from inferd.api.v2.calls import Apis
 from inferd.errors import ModelNotFound

@@ -17,16 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from inferd.core.processes import Serves, unlike
-from inferd.fleet.messages import (
-    Answered,
-    Change,
-    Decide,
-    Done,
-    Failure,
-    Propose,
-    ToProcess,
-    Vote,
-)
+from inferd.fleet.messages import Answered, Change, Decide, Done, Failure, Propose, ToProcess, Vote
 
 MAX_WAITING = 1000
 """The most changes that wait in a queue; more are refused."""

@@ -4,14 +4,7 @@ import asyncio
 import logging
 
 import inferd.errors
-from inferd.errors import (
-    BackendFailed,
-    Cancelled,
-    Code,
-    InferdError,
-    Unavailable,
-    foreign_text,
-)
+from inferd.errors import BackendFailed, Cancelled, Code, InferdError, Unavailable, foreign_text
 
 log = logging.getLogger("inferd.engine")
 

@@ -6,12 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from functools import partial
 from time import perf_counter_ns
 
-from inferd.core.interfaces import (
-    GatheringScheduler,
-    Scheduler,
-    SequenceKeeper,
-    prompt_of,
-)
+from inferd.core.interfaces import GatheringScheduler, Scheduler, SequenceKeeper, prompt_of
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Unavailable
 from inferd.forward.exchange import Exchange

@@ -16,13 +16,7 @@ from typing import NamedTuple
 
 from inferd.errors import InferdError, InvalidConfig
 from inferd.route.arrangement import ALL, Arrangement
-from inferd.route.configuration import (
-    Paths,
-    RouteSettings,
-    configuration,
-    map_lines,
-    servers_of,
-)
+from inferd.route.configuration import Paths, RouteSettings, configuration, map_lines, servers_of
 from inferd.route.runtime import CommandFailed, RuntimeSocket, supply
 
 LOGGER = logging.getLogger("inferd.haproxy")

@@ -7,12 +7,7 @@ from typing import NamedTuple
 
 from inferd.errors import InferdError
 from inferd.route.arrangement import ALL, Arrangement, SlotContent, SlotUse
-from inferd.route.configuration import (
-    map_lines,
-    port_of,
-    servers_of,
-    use_in,
-)
+from inferd.route.configuration import map_lines, port_of, servers_of, use_in
 
 TIMEOUT_S = 10.0
 

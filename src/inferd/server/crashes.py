@@ -20,21 +20,9 @@ from typing import TextIO
 
 from inferd import system
 from inferd.config.server import ServerConfig
-from inferd.observe.crash.history import (
-    Crash,
-    History,
-    ModelVersion,
-    read_history,
-    write_history,
-)
+from inferd.observe.crash.history import Crash, History, ModelVersion, read_history, write_history
 from inferd.observe.crash.mark import RunMarks
-from inferd.observe.crash.record import (
-    CrashRecord,
-    LastRun,
-    MarkedRun,
-    open_private,
-    read_record,
-)
+from inferd.observe.crash.record import CrashRecord, LastRun, MarkedRun, open_private, read_record
 from inferd.observe.log import printable
 from inferd.server.folder import name_of, private_folder
 

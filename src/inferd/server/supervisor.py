@@ -56,14 +56,7 @@ from inferd.server.address import default_address
 from inferd.server.control import ControlSocket
 from inferd.server.folder import name_of, private_folder
 from inferd.server.log import opened_log
-from inferd.server.places import (
-    dashboard_url,
-    has_dashboard,
-    places,
-    say_link,
-    say_live,
-    ui_tokens,
-)
+from inferd.server.places import dashboard_url, has_dashboard, places, say_link, say_live, ui_tokens
 from inferd.server.ports.shared import SharedPorts
 from inferd.server.systemd.notify import READY, RELOADING, STOPPING, Notifier
 

@@ -17,12 +17,7 @@ from tritonclient.grpc import service_pb2_grpc
 
 from inferd.aio.inline import INLINE_TYPED_BYTES
 from inferd.api.inference import GrpcInference
-from inferd.api.v2.grpc_stream import (
-    MAX_IN_FLIGHT,
-    MAX_IN_FLIGHT_BYTES,
-    MAX_READY,
-    stream_handler,
-)
+from inferd.api.v2.grpc_stream import MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, MAX_READY, stream_handler
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.server import ServerConfig
 from inferd.core.request import InferResponse

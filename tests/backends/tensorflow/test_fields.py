@@ -1,11 +1,6 @@
 import pytest
 
-from inferd.backends.tensorflow.graph import (
-    integer,
-    merged,
-    messages,
-    text,
-)
+from inferd.backends.tensorflow.graph import integer, merged, messages, text
 from inferd.formats.protobuf import Malformed, fields
 
 

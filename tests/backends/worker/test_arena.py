@@ -7,12 +7,7 @@ import numpy as np
 import pytest
 from line_peer import taken_count
 
-from inferd_worker.arena import (
-    Arena,
-    ArenaFull,
-    NeverFits,
-    Received,
-)
+from inferd_worker.arena import Arena, ArenaFull, NeverFits, Received
 
 SIZE = 1 << 16
 

@@ -2,12 +2,7 @@
 
 import numpy as np
 
-from inferd.bench.generator.record import (
-    MOST_KINDS_OF_ERRORS,
-    LoadRecord,
-    ProcessUsage,
-    usage,
-)
+from inferd.bench.generator.record import MOST_KINDS_OF_ERRORS, LoadRecord, ProcessUsage, usage
 from inferd.bench.plan import samples
 
 BEFORE, AFTER = ProcessUsage(1e-6, 1.0, 0.5, 10), ProcessUsage(3e-6, 1.5, 0.75, 15)

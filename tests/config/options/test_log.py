@@ -1,10 +1,6 @@
 import pytest
 
-from inferd.config.options.log import (
-    PayloadPolicy,
-    PayloadSettings,
-    read_payload_config,
-)
+from inferd.config.options.log import PayloadPolicy, PayloadSettings, read_payload_config
 from inferd.errors import InvalidConfig
 
 

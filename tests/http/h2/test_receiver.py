@@ -7,13 +7,7 @@ from h2_peer import REQUEST, Noting, Peer, data, head, request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inferd.http.h2.frames import (
-    END_STREAM,
-    HEADERS,
-    PADDED,
-    RST_STREAM,
-    ErrorCode,
-)
+from inferd.http.h2.frames import END_STREAM, HEADERS, PADDED, RST_STREAM, ErrorCode
 from inferd.http.h2.hpack import encode_fields
 from inferd.http.h2.stream import STREAM_WINDOW
 

@@ -1,10 +1,7 @@
 import numpy as np
 import pytest
 
-from inferd_worker.pb_utils.error import (
-    TritonModelException,
-    WrongType,
-)
+from inferd_worker.pb_utils.error import TritonModelException, WrongType
 from inferd_worker.pb_utils.given import number_given, text_given
 
 

@@ -3,14 +3,7 @@ import random
 import pytest
 
 from inferd.observe.stats import FINE_BUCKETS, fine_bucket
-from inferd.ui.figures.percentiles import (
-    ERROR,
-    add_to,
-    added,
-    difference,
-    percentiles,
-    take_from,
-)
+from inferd.ui.figures.percentiles import ERROR, add_to, added, difference, percentiles, take_from
 
 
 def counted(values):

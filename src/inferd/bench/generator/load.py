@@ -18,14 +18,7 @@ from inferd.bench.generator.connection import LoadConnection, now_ns
 from inferd.bench.generator.grpc import GrpcLoadConnection
 from inferd.bench.generator.record import LoadRecord, usage
 from inferd.bench.generator.rest import RestLoadConnection
-from inferd.bench.plan import (
-    LEAST_SEQUENCE,
-    MOST_SEQUENCES,
-    LoadProgress,
-    LoadSample,
-    Plan,
-    Point,
-)
+from inferd.bench.plan import LEAST_SEQUENCE, MOST_SEQUENCES, LoadProgress, LoadSample, Plan, Point
 from inferd.errors import InferdError, Unavailable
 
 # A timer of the event loop is that exact at best on a busy machine.

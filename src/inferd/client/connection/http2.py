@@ -14,11 +14,7 @@ from inferd.client.connection.reader import Reader
 from inferd.client.connection.stream import ByteStream
 from inferd.client.errors import BadAnswer, ConnectionLost
 from inferd.client.failures import not_http2
-from inferd.client.incoming import (
-    PREFIX,
-    whole_answer,
-    without_padding,
-)
+from inferd.client.incoming import PREFIX, whole_answer, without_padding
 from inferd.client.outgoing import (
     MAX_LIST_BYTES,
     START,

@@ -30,13 +30,7 @@ from inferd.wire.json.document import (
     read_members,
 )
 from inferd.wire.shared_memory import no_regions
-from inferd.wire.v2.rest.codec import (
-    JsonRules,
-    V2Rest,
-    is_long,
-    no_halves,
-    no_halves_in,
-)
+from inferd.wire.v2.rest.codec import JsonRules, V2Rest, is_long, no_halves, no_halves_in
 from inferd.wire.v2.rest.parameters import RESERVED, parameter, set_parameters
 
 EVENT_STREAM = b"text/event-stream; charset=utf-8"

@@ -24,13 +24,7 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import encode_strings
 from inferd.tensor.tensor import Tensor
 from inferd.wire.json import document as json_document
-from inferd.wire.v2.rest.codec import (
-    HTTP_STATUS,
-    MAX_ERROR,
-    JsonRules,
-    V2Rest,
-    encode_error,
-)
+from inferd.wire.v2.rest.codec import HTTP_STATUS, MAX_ERROR, JsonRules, V2Rest, encode_error
 
 PADDING = b" " * json_document.LARGE_BYTES
 MARK = b"\xef\xbb\xbf"
