@@ -37,9 +37,6 @@ class Driver:
     in `ended`. `has_task` tells whether a task has taken over.
     """
 
-    # A driver is made for each request that may wait.
-    __slots__ = ("_ended", "_promise", "_running", "_task", "_wake", "has_task")
-
     def __init__(
         self,
         running: Coroutine[object, None, Any],

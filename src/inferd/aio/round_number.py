@@ -10,8 +10,6 @@ class RoundNumber:
     the number of rounds so far.
     """
 
-    __slots__ = ("count", "number")
-
     def __init__(self) -> None:
         self.count = 0
         self.number = 0

@@ -24,9 +24,6 @@ class Span:
     of the one after the last. Spans of one `region` are all valid, or none is.
     """
 
-    # Spans are made for each input in shared memory.
-    __slots__ = ("extent", "is_copy", "region", "view")
-
     def __init__(
         self,
         view: memoryview,
@@ -256,7 +253,6 @@ class Round(InferResponse):
     client now. `outputs` are only the states to keep.
     """
 
-    __slots__ = ("again", "answers")
     # Those that travel to and from workers; the rest are those of an answer to a client.
     _fields = ("model", "version", "outputs", "answers", "again")
 

@@ -232,8 +232,6 @@ class FrameReader:
 class _Large:
     """A frame whose beginning has been read; the rest goes into `view` directly."""
 
-    __slots__ = ("filled", "head_size", "kind", "number", "view")
-
     def __init__(
         self, kind: int, number: int, head_size: int, size: int, begun: memoryview
     ) -> None:

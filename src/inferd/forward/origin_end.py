@@ -30,8 +30,6 @@ BegunStream = tuple[int, "asyncio.Queue[Item]"]
 class _OneAnswer:
     """A request whose answer is awaited."""
 
-    __slots__ = ("done", "request")
-
     def __init__(self, request: InferRequest, done: Promise[InferResponse]) -> None:
         self.request = request
         self.done = done
@@ -57,8 +55,6 @@ class _OneAnswer:
 class _Answers:
     """A request whose answers are read one by one."""
 
-    __slots__ = ("items", "request")
-
     def __init__(self, request: InferRequest) -> None:
         self.request = request
         self.items: asyncio.Queue[Item] = asyncio.Queue()
@@ -75,8 +71,6 @@ class _Answers:
 
 class _Question:
     """A question whether a sequence lives there; those of a process that ends do not."""
-
-    __slots__ = ("done",)
 
     def __init__(self, done: Promise[bool]) -> None:
         self.done = done

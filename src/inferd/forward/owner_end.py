@@ -139,8 +139,6 @@ class OwnerEnd:
 class _Run:
     """A request with one answer, under way."""
 
-    __slots__ = ("_driver", "_end", "_number", "_owned", "request")
-
     def __init__(self, end: OwnerEnd, number: int, request: InferRequest, owned: Owned) -> None:
         self._end = end
         self._number = number

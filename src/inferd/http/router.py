@@ -44,8 +44,6 @@ class Target:
     `prompt` is that of the route for POST, if it has no guard. `most_bytes` is that of its routes.
     """
 
-    __slots__ = ("api", "calls", "guard", "most_bytes", "names", "prompt")
-
     def __init__(
         self,
         api: str,

@@ -114,8 +114,6 @@ class CustomMetric:
     `set_ns` is when it was set last, in ns since 1970; 0 for never.
     """
 
-    __slots__ = ("_progress", "bounds", "counts", "set_ns", "value")
-
     def __init__(self, bounds: Sequence[float] = (), progress: Progress | None = None) -> None:
         self.value = 0.0
         self.bounds = bounds

@@ -88,8 +88,6 @@ class Quantiles(Protocol):
 class Phases:
     """A count of runs and the sum of each phase; shared executions have no queue or handover."""
 
-    __slots__ = ("count", "handover_ns", "infer_ns", "input_ns", "output_ns", "queue_ns")
-
     def __init__(self) -> None:
         self.count = 0
         self.queue_ns = 0

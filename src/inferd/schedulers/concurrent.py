@@ -21,8 +21,6 @@ from inferd.schedulers.queueing.policy import MAX_WAITING, unloading
 class _InstanceLoad:
     """An instance and the number of requests it has under way."""
 
-    __slots__ = ("instance", "is_leaving", "kind", "under_way")
-
     def __init__(self, opened: Opened) -> None:
         assert isinstance(opened.alone, ConcurrentInstance)
         self.instance = opened.alone

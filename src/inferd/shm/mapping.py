@@ -52,8 +52,6 @@ class _Action(ctypes.Structure):
 class GuardedRange:
     """A mapped range of addresses; `is_lost` once its memory is gone and zeros took its place."""
 
-    __slots__ = ("end", "is_lost", "start")
-
     def __init__(self, start: int, size_bytes: int) -> None:
         self.start = start
         self.end = start + size_bytes

@@ -19,8 +19,6 @@ class _SharedObject:
     `needed` is the size it must have. It does not keep the memory mapped: the views do.
     """
 
-    __slots__ = ("_fd", "_looked_in", "_name", "_needed", "_round_number", "_watch", "memory")
-
     def __init__(self, mapping: Mapping, name: str, needed: int, round_number: RoundNumber) -> None:
         self.memory = mapping.memory
         self._fd = mapping.fd
@@ -68,8 +66,6 @@ class _SharedObject:
 
 class SystemSpan(Span):
     """See Span: `view` is the shared memory itself."""
-
-    __slots__ = ("_object",)
 
     def __init__(
         self, view: memoryview, extent: tuple[tuple[int, ...], int, int], region: _SharedObject

@@ -53,8 +53,6 @@ def _bound_call(session: Any, binding: Any) -> tuple[Callable[[Any, Any], None],
 class Bound:
     """One binding: `names` are its outputs."""
 
-    __slots__ = ("_binding", "_inputs", "_outputs", "_run", "names", "shapes")
-
     def __init__(
         self, session: Any, feed: dict[str, Array], names: list[str], arrays: Sequence[Array]
     ) -> None:

@@ -56,8 +56,6 @@ class Wish:
     `blocks` are the blocks of our memory that it names.
     """
 
-    __slots__ = ("_callers", "_places", "_version", "blocks", "called", "is_decoupled", "released")
-
     def __init__(self, call: DescribedCall, model: str) -> None:
         self.released = call.released
         self.is_decoupled = call.is_decoupled

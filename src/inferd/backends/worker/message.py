@@ -186,8 +186,6 @@ class ResultReader:
     otherwise it is None. `blocks` are the blocks of our memory that the RESULT names.
     """
 
-    __slots__ = ("answers", "blocks", "plain", "released")
-
     def __init__(self, result: Answers) -> None:
         self.released = result.released
         self.answers = result.answers
@@ -235,8 +233,6 @@ def response_of(
 
 class BatchReader:
     """The content of an EXECUTE, parsed once for all identical ones."""
-
-    __slots__ = ("_described", "released")
 
     def __init__(self, batch: DescribedBatch) -> None:
         self.released = batch.released

@@ -27,8 +27,6 @@ Deliver = Callable[[InferResponse | InferdError | None, int], None]
 class RunningBatch:
     """Requests that are executed together."""
 
-    __slots__ = ("answers", "finish", "is_executing", "missing", "requests", "size", "timer")
-
     def __init__(self, requests: Sequence[InferRequest], finish: Callable[[Outcome], None]) -> None:
         self.requests = requests
         self.finish = finish
@@ -41,8 +39,6 @@ class RunningBatch:
 
 class RunningStream:
     """A request to a decoupled model; `deliver` gets its answers."""
-
-    __slots__ = ("ahead", "deliver", "request", "taken")
 
     def __init__(self, request: InferRequest, deliver: Deliver) -> None:
         self.request = request

@@ -44,8 +44,6 @@ class KnownModel:
     ran with, or what was read since; None if nothing could be read.
     """
 
-    __slots__ = ("config", "default", "ready", "versions")
-
     def __init__(self) -> None:
         self.config: ModelConfig | None = None
         self.versions: dict[int, Version] = {}

@@ -12,19 +12,6 @@ _BATCH = (-1,)
 class TensorRule:
     """What the configuration says of one input or output, ready to be compared."""
 
-    # Read several times per request; slots are read faster than a dict.
-    __slots__ = (
-        "batch_dims",
-        "bit",
-        "datatype",
-        "dims",
-        "fixed_dims",
-        "is_declared",
-        "is_expected",
-        "is_unranked",
-        "name",
-    )
-
     def __init__(self, declared: ModelInput | ModelOutput, batch_dims: int, bit: int = 0) -> None:
         self.name = declared.name
         self.datatype = declared.datatype

@@ -43,8 +43,6 @@ def shown_ids(requests: Sequence[Identified]) -> str:
 class _Unread:
     """A note that nobody reads."""
 
-    __slots__ = ("value",)
-
     def __init__(self) -> None:
         self.value = ""
 

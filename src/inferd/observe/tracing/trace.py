@@ -82,8 +82,6 @@ class TracedTensor(NamedTuple):
 class Budget:
     """What a trace and its children hold together; `numbers` yields ids for new children."""
 
-    __slots__ = ("child_count", "numbers", "size_bytes")
-
     def __init__(self, numbers: Iterator[int]) -> None:
         self.numbers = numbers
         self.size_bytes = 0

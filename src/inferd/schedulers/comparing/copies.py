@@ -25,8 +25,6 @@ REMEMBERED = 8192
 class RequestCopy:
     """A copy of a request and, once it was answered, of the outputs that its client wanted."""
 
-    __slots__ = ("digest", "kind", "outputs", "request", "rows", "size_bytes")
-
     def __init__(self, request: InferRequest, kind: Hashable) -> None:
         self.request = copied(request)
         self.kind = kind

@@ -30,8 +30,6 @@ class BatchDim:
     `adds` says that the reader batches and the writer does not; otherwise it is the other way.
     """
 
-    __slots__ = ("adds", "dims")
-
     def __init__(self, dims: Shape, *, adds: bool) -> None:
         self.dims = dims
         self.adds = adds

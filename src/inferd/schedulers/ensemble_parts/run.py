@@ -21,8 +21,6 @@ LineKey = tuple[str, int]
 class Ticket:
     """The places of one request in the lines of its sequence, before those of `steps`."""
 
-    __slots__ = ("sequence", "steps")
-
     def __init__(self, sequence: Hashable, steps: Iterable[LineKey]) -> None:
         self.sequence = sequence
         self.steps = set(steps)
@@ -91,8 +89,6 @@ class EnsembleRun:
     With a `ticket` it belongs to a sequence, and takes its turn at steps that know these. Its
     `sequence` is that of the request, unless a step's answer has named another.
     """
-
-    __slots__ = ("has_begun", "request", "sequence", "tensors", "ticket")
 
     def __init__(self, request: InferRequest, tensors: dict[str, Tensor]) -> None:
         self.request = request

@@ -30,8 +30,6 @@ class Waiting:
     any longer. `late_ns` is when it has waited too long, 0 for never.
     """
 
-    __slots__ = ("done", "kind", "late_ns", "level", "number", "request")
-
     def __init__(self, request: InferRequest, kind: Hashable, done: Done | None) -> None:
         self.request = request
         self.kind = kind
@@ -176,8 +174,6 @@ class RequestQueue:
 
 class _Level:
     """The requests of one priority, by number: first those in time, then the delayed ones."""
-
-    __slots__ = ("has_timeout", "in_time", "late", "most", "number", "policy")
 
     def __init__(self, number: int, policy: QueuePolicy) -> None:
         self.number = number

@@ -71,8 +71,6 @@ class LiveSequence:
     request can name it, whatever id the model sees.
     """
 
-    __slots__ = ("id", "is_ended", "key", "running", "slot", "state", "waiting")
-
     slot: Slot | None
 
     def __init__(self, id: int | str, state: list[Tensor], *, is_own: bool = False) -> None:
@@ -123,8 +121,6 @@ class SequenceStep(Waiting):
     request itself holds what the model sees; `shown` is the sequence that the model sees. `answers`
     is set when a decoupled model answers in rounds. `began_ns` is when the first round began.
     """
-
-    __slots__ = ("answers", "began_ns", "inputs", "outputs", "queue", "sent", "sequence", "shown")
 
     def __init__(
         self,

@@ -38,8 +38,6 @@ Key = tuple[str, str]
 class _Track:
     """What has been seen of a version that serves; `counted` are its successes, failures, ..."""
 
-    __slots__ = ("before", "counted", "counts", "failures", "refused", "sums", "window")
-
     def __init__(self, counts: Counts) -> None:
         self.counts = counts
         self.counted = self.failures = self.refused = 0

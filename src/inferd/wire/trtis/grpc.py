@@ -125,8 +125,6 @@ def decode_infer_request(data: Buffer) -> DecodedRequest:
 class _KnownRequest:
     """What is known of messages of one length to one model, if they are alike."""
 
-    __slots__ = ("_layout", "_request", "_times")
-
     def __init__(self) -> None:
         self._layout: Layout | None = None  # the positions of what changes: id and raw inputs
         self._request = DecodedRequest(
