@@ -15,8 +15,7 @@ _PLACES = {
 
 def __getattr__(name: str) -> object:
     if name not in _PLACES:
-        msg = f"module 'inferd' has no attribute '{name}'"
-        raise AttributeError(msg)
+        raise AttributeError(f"module 'inferd' has no attribute '{name}'")
     from importlib import import_module
 
     module, attribute = _PLACES[name]

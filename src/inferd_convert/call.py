@@ -80,8 +80,7 @@ class OperatorCall:
 
     def refuse(self, reason: str) -> NoReturn:
         """Raise InvalidConfig saying why this operator cannot be converted, and its place."""
-        msg = f"{self._place}: {reason}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{self._place}: {reason}")
 
     def refuse_if(self, wrong: object, reason: str) -> None:
         """Raise InvalidConfig saying `reason` if `wrong` is true."""
@@ -95,8 +94,7 @@ class OperatorCall:
 
     def cannot(self, reason: str) -> NoReturn:
         """Raise Unsupported: the framework can do what this operator asks, the conversion not."""
-        msg = f"{self._place}: {reason}"
-        raise Unsupported(msg)
+        raise Unsupported(f"{self._place}: {reason}")
 
 
 def node(op: str, **attributes: float | tuple[str, float]) -> Converter:
@@ -129,5 +127,4 @@ def check_convertible(unknown: Sequence[Any]) -> None:
     if unknown:
         places = "; ".join(operator.place for operator in unknown[:_MAX_NAMED])
         more = f"; and {len(unknown) - _MAX_NAMED} more" if len(unknown) > _MAX_NAMED else ""
-        msg = f"operators that cannot be converted to ONNX: {places}{more}"
-        raise Unsupported(msg)
+        raise Unsupported(f"operators that cannot be converted to ONNX: {places}{more}")

@@ -170,8 +170,7 @@ class Arena:
             os.ftruncate(self._fd, max(offset + length, os.fstat(self._fd).st_size))
             region = mmap.mmap(self._fd, length, offset=offset)
         except (OSError, ValueError) as error:
-            msg = f"{size} bytes find no room: {error}"
-            raise ArenaFull(msg) from error
+            raise ArenaFull(f"{size} bytes find no room: {error}") from error
         self._end += length
         self._region_bytes += length
         self._regions[offset] = region

@@ -30,11 +30,9 @@ class KeyRing(Keys):
         # choose what their guess hashes to.
         key = self.keys.get(hash_key(given))
         if key is None:
-            msg = "the API key is not known here"
-            raise Unauthenticated(msg)
+            raise Unauthenticated("the API key is not known here")
         if api not in key.groups:
-            msg = f"the API key is not good for the {api} calls"
-            raise Forbidden(msg)
+            raise Forbidden(f"the API key is not good for the {api} calls")
 
     # For the log, which names also the owner of a key that this call did not need.
     def name_of(self, headers: Headers) -> str:

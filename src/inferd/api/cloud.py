@@ -85,11 +85,10 @@ class CloudRoutes(TableRoutes):
         names = {row.name for row in self._engine.catalog.index()}
         if len(names) == 1:
             return names.pop()
-        msg = (
+        raise InvalidRequest(
             f"the request names no model, and there are {len(names)}: {self.flag} says which one "
             f"is meant"
         )
-        raise InvalidRequest(msg)
 
 
 def _health(*, ready: bool) -> HttpAnswer:

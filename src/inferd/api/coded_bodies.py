@@ -73,8 +73,7 @@ class CodedBodies:
         try:
             return await self._coder.inflate(body, coding)
         except BadCoding as error:
-            msg = f"the compressed body {error}"
-            raise InvalidRequest(msg) from None
+            raise InvalidRequest(f"the compressed body {error}") from None
         except InflatesTooFar as error:
             msg = f"the body inflates to more than {error} bytes (--http-max-input-size)"
             raise InvalidRequest(msg) from None

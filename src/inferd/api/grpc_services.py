@@ -44,8 +44,7 @@ class HealthService:
         # NOT_FOUND for Check, a status for Watch: gRPC's health checking protocol.
         if status is Serving.SERVICE_UNKNOWN:
             known = ", ".join(map(repr, self._services))
-            msg = f"there is no service '{service}' here, expected one of {known}"
-            raise ServiceNotFound(msg)
+            raise ServiceNotFound(f"there is no service '{service}' here, expected one of {known}")
         return [wire.encode_check_response(status)]
 
     async def list_all(self, data: bytes, _call: Call) -> list[Buffer]:
@@ -83,8 +82,7 @@ class HealthService:
 async def _only_message(messages: AsyncIterator[bytes]) -> bytes:
     async for data in messages:
         return data
-    msg = "the call ended without a message, expected one"
-    raise InvalidRequest(msg)
+    raise InvalidRequest("the call ended without a message, expected one")
 
 
 def reflection_methods(services: Sequence[str]) -> dict[str, Method]:

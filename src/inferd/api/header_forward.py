@@ -46,11 +46,10 @@ def add_forwarded(request: InferRequest, headers: Mapping[str, str]) -> None:
     for name in headers:
         # Reserved by Triton's Parameters extension, for parameters with a meaning of their own.
         if name in _RESERVED or name.startswith("triton_"):
-            msg = (
+            raise InvalidRequest(
                 f"header '{name}' cannot become a parameter: the name is reserved. Either the "
                 f"request goes without it, or the server's pattern should leave it out"
             )
-            raise InvalidRequest(msg)
     # Headers come last and win: a proxy in front adds them, and clients must not be able to
     # override it.
     request.parameters = {**request.parameters, **headers}

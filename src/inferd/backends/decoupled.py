@@ -49,8 +49,7 @@ class _DecoupledInstance:
 
     def _wait(self, delay_s: float) -> None:
         if delay_s and self._closed.wait(delay_s):
-            msg = f"model '{self._model}' was unloaded while it waited"
-            raise Unavailable(msg)
+            raise Unavailable(f"model '{self._model}' was unloaded while it waited")
 
 
 class _DecoupledBackend:
@@ -219,12 +218,11 @@ class RepeatBackend(_DecoupledBackend):
             or not set(_forms(self.inputs[:1])) <= inputs <= set(_forms(self.inputs))
             or outputs != set(_forms(self.outputs))
         ):
-            msg = (
+            raise InvalidConfig(
                 f"model '{config.name}': a repeat model has max_batch_size 0, inputs IN INT32 "
                 f"[-1], DELAY UINT32 [-1] and WAIT UINT32 [1] (the last two may be left out), "
                 f"outputs OUT INT32 [1] and IDX UINT32 [1]"
             )
-            raise InvalidConfig(msg)
 
 
 class SquareInstance(_DecoupledInstance):
@@ -252,8 +250,7 @@ class SquareInstance(_DecoupledInstance):
         [given] = request.inputs
         # With a batch dim, IN is [rows, 1]; without, [1]: both have the number of rows in front.
         if given.shape[0] != 1:
-            msg = f"input 'IN' has {given.shape[0]} rows, a square model takes one"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(f"input 'IN' has {given.shape[0]} rows, a square model takes one")
         return max(0, int(given.numpy().item()))
 
     def _nth(self, request: InferRequest, outputs: list[Tensor], left: int) -> InferResponse:
@@ -302,8 +299,7 @@ class SquareBackend(_DecoupledBackend):
     def _check(self, config: ModelConfig) -> None:
         expected = _forms(self.inputs), _forms(self.outputs)
         if (_forms(config.input), _forms(config.output)) != expected:
-            msg = (
+            raise InvalidConfig(
                 f"model '{config.name}': a square model has an input IN and an output OUT, "
                 f"INT32 [1]"
             )
-            raise InvalidConfig(msg)

@@ -76,8 +76,7 @@ class IdentityInstance:
         """See Instance.execute. One delay for all `requests`. Raises Unavailable when closed."""
         # An Event instead of sleep(), so that unloading ends the delay.
         if self._delay_s and self._closed.wait(self._delay_s):
-            msg = "the model was unloaded while it waited"
-            raise Unavailable(msg)
+            raise Unavailable("the model was unloaded while it waited")
         names = self._outputs_by_input
         responses = [
             InferResponse(

@@ -109,8 +109,7 @@ class Generators:
             try:
                 _, message = self._messages.get(timeout=max(0.0, deadline_s - time.monotonic()))
             except queue.Empty:
-                msg = "a load generator does not answer"
-                raise Unavailable(msg) from None
+                raise Unavailable("a load generator does not answer") from None
             if message is None:
                 raise _ended()
             if isinstance(message, kind):
@@ -213,8 +212,7 @@ class _PointWait:
             self._has_ended = True
             self._hooks.end()
         if now_ns > self._end_ns + _AFTER_S * 1e9:
-            msg = "a load generator does not answer"
-            raise Unavailable(msg)
+            raise Unavailable("a load generator does not answer")
 
 
 def _ended() -> InferdError:

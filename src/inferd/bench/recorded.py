@@ -39,15 +39,12 @@ def read_requests(file: str, declared: Sequence[TensorMetadata], model: str) -> 
                 if not line.strip():
                     continue
                 if len(found) >= MOST_REQUESTS:
-                    msg = f"{file} has more than {MOST_REQUESTS} requests: split it"
-                    raise InvalidRequest(msg)
+                    raise InvalidRequest(f"{file} has more than {MOST_REQUESTS} requests: split it")
                 found.append(_request(line, f"{file}, line {number}", declared))
     except OSError as error:
-        msg = f"cannot read {file}: {error.strerror or error}"
-        raise InvalidRequest(msg) from error
+        raise InvalidRequest(f"cannot read {file}: {error.strerror or error}") from error
     if not found:
-        msg = f"{file} has no requests"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"{file} has no requests")
     return _in_order(found)
 
 
@@ -83,14 +80,12 @@ def _logged(file: Path, model: str) -> list[tuple[float, list[Tensor]]]:
         try:
             request = codec.decode_slowly(model, one.version, body, size)
         except InferdError as error:
-            msg = f"{one.where}: {error.message}"
-            raise InvalidRequest(msg) from error
+            raise InvalidRequest(f"{one.where}: {error.message}") from error
         found.append((one.seconds, request.inputs))
         if len(found) >= MOST_REQUESTS:
             break
     if not found:
-        msg = f"{file} has no whole request of model '{model}'"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"{file} has no whole request of model '{model}'")
     return found
 
 
@@ -100,8 +95,7 @@ def _request(
     try:
         document = json.loads(line)
     except ValueError as error:
-        msg = f"{where}: no JSON: {error}"
-        raise InvalidRequest(msg) from None
+        raise InvalidRequest(f"{where}: no JSON: {error}") from None
     seconds = 0.0
     if isinstance(document, dict) and isinstance(document.get("request"), dict):
         line = json.dumps(document["request"]).encode()

@@ -48,8 +48,7 @@ def plan_of(
     `settings` say of TLS is an object of this process: generators get `tls_files`, as in Address.
     """
     if wanted.sequence_length and len(inputs) > 1:
-        msg = "the requests of a sequence have the same inputs: give one"
-        raise InvalidRequest(msg)
+        raise InvalidRequest("the requests of a sequence have the same inputs: give one")
     encode = _encoder(settings, wanted)
     head = b""
     if not wanted.sequence_length:

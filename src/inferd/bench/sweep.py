@@ -18,11 +18,9 @@ def numbers(text: str, option: str) -> list[float]:
     for part in text.split(","):
         found += _range(part.strip(), text, option)
         if len(found) > MOST_POINTS:
-            msg = f"{option} {text} are more than {MOST_POINTS} loads"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{option} {text} are more than {MOST_POINTS} loads")
     if any(not 0 < one < 1e9 for one in found):
-        msg = f"{option} {text}: each is to be more than 0, and less than 1e9"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{option} {text}: each is to be more than 0, and less than 1e9")
     return found
 
 
@@ -56,8 +54,7 @@ def concurrencies(text: str, base: Point) -> list[Point]:
     """Return a point for each number of requests at a time. Raises InvalidConfig."""
     found = numbers(text, "--concurrency")
     if any(one != int(one) for one in found):
-        msg = f"--concurrency {text}: each is to be a whole number"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"--concurrency {text}: each is to be a whole number")
     return [_with(base, concurrency=int(one)) for one in found]
 
 

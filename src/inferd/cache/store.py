@@ -85,8 +85,7 @@ def unpacked(packed: Packed) -> InferResponse:
     try:
         head = _DECODER.decode(whole[_LENGTH_BYTES:start])
     except msgspec.MsgspecError as error:
-        msg = f"the head of a kept answer cannot be read: {error}"
-        raise ValueError(msg) from error
+        raise ValueError(f"the head of a kept answer cannot be read: {error}") from error
     outputs = []
     for one in head.outputs:
         start += -start % _ALIGNMENT
@@ -96,13 +95,11 @@ def unpacked(packed: Packed) -> InferResponse:
         # BYTES have no size of their own; what lies in them is checked by whoever reads them.
         is_whole = len(data) == (size * prod(one.shape) if size else one.size_bytes)
         if not is_whole or (one.shape and min(one.shape) < 0):
-            msg = f"output '{one.name}' of a kept answer has {len(data)} bytes"
-            raise ValueError(msg)
+            raise ValueError(f"output '{one.name}' of a kept answer has {len(data)} bytes")
         outputs.append(Tensor(one.name, one.datatype, one.shape, data, one.parameters))
         start = end
     if start != len(whole):
-        msg = f"a kept answer has {len(whole)} bytes, its head says {start}"
-        raise ValueError(msg)
+        raise ValueError(f"a kept answer has {len(whole)} bytes, its head says {start}")
     return InferResponse("", "", outputs=outputs, parameters=head.parameters)
 
 

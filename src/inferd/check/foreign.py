@@ -112,13 +112,11 @@ def _manifest(path: Path) -> dict[str, object]:
             # One byte more tells that there is more: the sizes in a zip's directory may lie.
             content = file.read(_MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:
-        msg = f"its manifest is larger than {_MOST_BYTES} bytes"
-        raise ValueError(msg)
+        raise ValueError(f"its manifest is larger than {_MOST_BYTES} bytes")
     document = msgspec.json.decode(content)
     model = document.get("model") if isinstance(document, dict) else None
     if not isinstance(model, dict):
-        msg = "its manifest names no model"
-        raise ValueError(msg)
+        raise ValueError("its manifest names no model")
     return model
 
 

@@ -49,8 +49,7 @@ def check_model(path: Path, reading: Reading, name: str = "") -> ModelCheck:
         if model is None:
             near = difflib.get_close_matches(name, places, n=1)
             hint = f"; did you mean '{near[0]}'?" if near else ""
-            msg = f"there is no model '{name}' at '{path}'{hint}"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"there is no model '{name}' at '{path}'{hint}")
         return _checked(model, reading)
 
 

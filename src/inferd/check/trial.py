@@ -133,8 +133,7 @@ async def _load(order: _Order) -> TrialResult:
     reading = loader.reading._replace(config_name=order.config_name)
     model = Repositories([Path(order.path)], reading).find(order.name)
     if model is None:
-        msg = f"the model '{order.name}' has gone"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"the model '{order.name}' has gone")
     return await _served(loader, model, order.version, began_s)
 
 

@@ -105,8 +105,7 @@ def parser() -> CommandParser:
 def _seconds(text: str) -> float:
     value = float(text)
     if not 0 <= value < 1e6:
-        msg = f"{text} is not at least 0"
-        raise argparse.ArgumentTypeError(msg)
+        raise argparse.ArgumentTypeError(f"{text} is not at least 0")
     return value
 
 
@@ -155,20 +154,16 @@ def _points(given: argparse.Namespace) -> list["Point"]:
     from inferd.bench.sweep import concurrencies, numbers, rates
 
     if sum(map(bool, (given.rate, given.concurrency, given.speed))) > 1:
-        msg = "--rate, --concurrency and --speed are ways to load a server: give one"
-        raise InvalidConfig(msg)
+        raise InvalidConfig("--rate, --concurrency and --speed are ways to load a server: give one")
     if given.speed and not given.requests:
-        msg = "--speed is for the recorded requests of --requests"
-        raise InvalidConfig(msg)
+        raise InvalidConfig("--speed is for the recorded requests of --requests")
     if given.poisson and not given.rate:
-        msg = "--poisson is for requests at a rate: give --rate"
-        raise InvalidConfig(msg)
+        raise InvalidConfig("--poisson is for requests at a rate: give --rate")
     if given.shared_memory and (given.stream or given.sequence_length or given.text):
         msg = "--shared-memory is for requests with one answer each: no --stream, --text, sequences"
         raise InvalidConfig(msg)
     if given.sequence_length and (given.rate or given.speed):
-        msg = "a sequence goes on when a request is answered: give --concurrency"
-        raise InvalidConfig(msg)
+        raise InvalidConfig("a sequence goes on when a request is answered: give --concurrency")
     base = Point(
         seconds=given.seconds,
         warmup_s=given.warmup,
@@ -187,8 +182,7 @@ def _points(given: argparse.Namespace) -> list["Point"]:
 def _check_place(file: str) -> None:
     folder = Path(file).parent
     if file and not (folder.is_dir() and os.access(folder, os.W_OK)):
-        msg = f"{file} cannot be written there: name another folder than {folder}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{file} cannot be written there: name another folder than {folder}")
 
 
 def _measured(

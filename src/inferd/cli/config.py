@@ -41,8 +41,7 @@ def run(arguments: Sequence[str]) -> int:
         return given
     try:
         if given.write and given.url:
-            msg = "--write is for a model's folder, not for a server"
-            raise InvalidConfig(msg)
+            raise InvalidConfig("--write is for a model's folder, not for a server")
         return _remote(given) if given.url else _local(given)
     except InferdError as error:
         sys.stderr.write(f"inferd config: {error.message}\n")
@@ -141,8 +140,7 @@ def _write(check: "ModelCheck", config: "ModelConfig", *, is_forced: bool) -> in
         raise InvalidConfig(msg)
     file = check.model.folder / CONFIG_FILE
     if file.exists() and not is_forced:
-        msg = f"{file} is there already; --force replaces it, with its comments"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{file} is there already; --force replaces it, with its comments")
     text = commented(check, config)
     # A file that cannot be read back must not be written, whatever the model's names are.
     parse_pbtxt(text, str(file))

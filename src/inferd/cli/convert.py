@@ -82,12 +82,10 @@ def _converted(given: argparse.Namespace) -> Conversion:
     file = Path(given.model)
     if not file.is_file():
         what = "is a folder: name the model's file in it" if file.is_dir() else "does not exist"
-        msg = f"{given.model} {what}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{given.model} {what}")
     name = given.library or _library(file)
     if not 0 <= given.tolerance < float("inf"):
-        msg = f"--tolerance is {given.tolerance}, expected a number from 0"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"--tolerance is {given.tolerance}, expected a number from 0")
     sample = None
     if given.sample:
         sample = read_sample(Path(given.sample), f"--sample {given.sample}")
@@ -105,11 +103,10 @@ def _converted(given: argparse.Namespace) -> Conversion:
 def _library(file: Path) -> str:
     platform = platform_of_file(file.name)
     if platform is None or platform.backend not in LIBRARIES:
-        msg = (
+        raise InvalidConfig(
             f"the name of {file} does not tell which library's model it is: say "
             f"--library={'|'.join(LIBRARIES)}"
         )
-        raise InvalidConfig(msg)
     return platform.backend
 
 

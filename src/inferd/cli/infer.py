@@ -87,8 +87,7 @@ def _run(given: argparse.Namespace) -> int:
     from inferd.values.output import check_suffix, save
 
     if given.stream and (given.output or given.repeat > 1):
-        msg = "--stream shows answers as they come: no --output, no --repeat"
-        raise InvalidRequest(msg)
+        raise InvalidRequest("--stream shows answers as they come: no --output, no --repeat")
     if given.output:
         # Before the request: an answer that cannot be written would be lost.
         check_suffix(given.output)
@@ -159,8 +158,7 @@ def _request(client: "Client", model: str, given: argparse.Namespace) -> list["T
     metadata = client.metadata(model, given.version)
     if given.random:
         if values:
-            msg = "--random draws all inputs: leave --input away"
-            raise InvalidRequest(msg)
+            raise InvalidRequest("--random draws all inputs: leave --input away")
         return drawn_inputs(client, metadata, given.version, given.shape)
     found = fitted(values, metadata.inputs, given.pixels)
     for note in found.notes:
@@ -222,8 +220,7 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
     for word in given.parameter:
         name, equals, text = word.partition("=")
         if not equals:
-            msg = f"--parameter {word} is not NAME=VALUE"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(f"--parameter {word} is not NAME=VALUE")
         try:
             parameters[name] = json.loads(text)
         # What is no JSON is a text, so that quotes need not be quoted for the shell.

@@ -24,8 +24,7 @@ def run(arguments: Sequence[str]) -> int:
     """Make a key. Return 0, or 1 when the file cannot be written, 2 for wrong arguments."""
     try:
         if not 2 <= len(arguments) <= 3:
-            msg = "expected NAME FILE [GROUPS]"
-            raise InvalidConfig(msg)
+            raise InvalidConfig("expected NAME FILE [GROUPS]")
         name, path, *groups = arguments
         made = make_key(name, *groups)
     except InvalidConfig as error:

@@ -140,8 +140,7 @@ def _load(client: "Client", given: argparse.Namespace) -> int:
     if given.config:
         config = _config(given.config)
         if len(given.models) > 1:
-            msg = "--config is the configuration of one model; name only that"
-            raise InvalidConfig(msg)
+            raise InvalidConfig("--config is the configuration of one model; name only that")
     return _each(client, given, lambda model: client.load(model, config=config))
 
 

@@ -65,8 +65,7 @@ def positive_seconds(text: str) -> float:
     """Return a time of more than 0 seconds."""
     value = float(text)
     if not 0 < value < 1e9:
-        msg = f"{text} is not more than 0"
-        raise argparse.ArgumentTypeError(msg)
+        raise argparse.ArgumentTypeError(f"{text} is not more than 0")
     return value
 
 
@@ -74,6 +73,5 @@ def count_of(text: str) -> int:
     """Return a whole number of more than 0."""
     value = int(text)
     if value < 1:
-        msg = f"{text} is not at least 1"
-        raise argparse.ArgumentTypeError(msg)
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
     return value

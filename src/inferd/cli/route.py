@@ -112,13 +112,11 @@ def read_words(arguments: Sequence[str]) -> dict[str, str]:
             found[name] = ""
             continue
         if name not in _NUMBERS and name not in _TEXTS:
-            msg = f"there is no option {name}"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"there is no option {name}")
         if not equals:
             text = rest.pop(0) if rest else ""
         if not text:
-            msg = f"{name} needs a value"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{name} needs a value")
         found[name] = text
     return found
 
@@ -135,8 +133,7 @@ def _settings(words: dict[str, str]) -> "RouteSettings":
         elif name in _TEXTS and name not in (*_SOURCES, "--name"):
             given[field] = text
     if "tls_cert" not in given and ("tls_key" in given or "tls_client_ca" in given):
-        msg = "--tls-key and --tls-client-ca need --tls-cert"
-        raise InvalidConfig(msg)
+        raise InvalidConfig("--tls-key and --tls-client-ca need --tls-cert")
     # In a container nothing else than all addresses is reached from outside.
     given.setdefault("address", default_address(os.environ, os.path.exists).address)
     # The keys are fields by construction, and their values were read as those are.
@@ -150,8 +147,7 @@ def _number(name: str, text: str) -> int:
         number = int(text)
         if least <= number <= _NUMBERS[name]:
             return number
-    msg = f"{name} is '{text}', expected a number from {least} to {_NUMBERS[name]}"
-    raise InvalidConfig(msg)
+    raise InvalidConfig(f"{name} is '{text}', expected a number from {least} to {_NUMBERS[name]}")
 
 
 def _file_source(text: str, _name: str | None) -> "Source":
@@ -167,8 +163,7 @@ def _kubernetes_source(text: str, _name: str | None) -> "Source":
 
     namespace, slash, service = text.rpartition("/")
     if "/" in namespace or not service or (slash and not namespace):
-        msg = f"--kubernetes is '{text}', expected SERVICE or NAMESPACE/SERVICE"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"--kubernetes is '{text}', expected SERVICE or NAMESPACE/SERVICE")
     return KubernetesSource(api_server(os.environ), namespace or own_namespace(), service)
 
 
@@ -189,6 +184,5 @@ def _source(words: dict[str, str]) -> "Source":
     """Return the one source that is named. Raises InvalidConfig."""
     named = [name for name in _SOURCES if name in words]
     if len(named) != 1:
-        msg = f"name one source of places: {' or '.join(_SOURCES)}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"name one source of places: {' or '.join(_SOURCES)}")
     return _SOURCES[named[0]](words[named[0]], words.get("--name"))

@@ -31,8 +31,7 @@ def running_servers(port: int | None, *, with_models: bool = False) -> list[Foun
     try:
         folders = folders_of_servers(os.environ)
     except OSError as error:
-        msg = f"cannot look for servers: {error}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"cannot look for servers: {error}") from error
     found = []
     # Control sockets lie in folders that only this user can enter.
     for path in sorted(path for folder in folders for path in folder.glob(f"*{SUFFIX}")):
@@ -69,12 +68,10 @@ def read_words(
             found[name] = 1
             continue
         if name not in numbers:
-            msg = f"there is no option {name}"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"there is no option {name}")
         if not equals:
             text = rest.pop(0) if rest else ""
         if not (text.isascii() and text.isdecimal()) or len(text) > 9:
-            msg = f"{name} is '{text}', expected a number"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{name} is '{text}', expected a number")
         found[name] = int(text)
     return found

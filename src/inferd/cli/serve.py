@@ -24,8 +24,7 @@ def run(arguments: Sequence[str]) -> int:
             return 0
         settings = read_settings(line.flags, os.environ)
         if not settings.config.model_repository:
-            msg = "name at least one model repository: inferd serve PATH"
-            raise InvalidConfig(msg)
+            raise InvalidConfig("name at least one model repository: inferd serve PATH")
         usual = understood.backend_config
         # First, so that what the user says overrides it.
         config = replace(settings.config, backend_config=(*usual, *settings.config.backend_config))

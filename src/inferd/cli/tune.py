@@ -92,8 +92,7 @@ def _run(given: argparse.Namespace) -> int:
     # Before the search, which takes minutes.
     for place in (given.html and Path(given.html).parent, given.write and Path(given.model)):
         if place and not (place.is_dir() and os.access(place, os.W_OK)):
-            msg = f"nothing can be written to {place.absolute()}"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"nothing can be written to {place.absolute()}")
     repository, model, is_alone = _model_at(given.model)
     load = TuneLoad(given.concurrency, given.seconds, processes=given.processes, grpc=given.grpc)
     cores = given.cores or os.cpu_count() or 1
@@ -133,8 +132,7 @@ def _model_at(text: str) -> tuple[Path, str, bool]:
         return path.parent, path.name, False
     names = list(Repositories([path]).places())
     if len(names) != 1:
-        msg = f"there are {len(names)} models at {text}, expected one"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"there are {len(names)} models at {text}, expected one")
     return path, names[0], True
 
 

@@ -120,8 +120,7 @@ class GrpcCalls:
         try:
             message = encode("inference.LogSettingsRequest", settings=rows)
         except ValueError as error:
-            msg = f"the settings cannot be sent: {error}"
-            raise InvalidRequest(msg) from None
+            raise InvalidRequest(f"the settings cannot be sent: {error}") from None
         return _call("LogSettings", message, _read_log_settings)
 
     def register(self, region: Registration) -> ClientCall[None]:
@@ -231,8 +230,7 @@ def _read_nothing(_message: bytes) -> None:
 
 
 def _no_answer(_answer: ServerAnswer) -> InferResponse:
-    msg = "a stream has no answer beside its messages"
-    raise BadAnswer(msg)
+    raise BadAnswer("a stream has no answer beside its messages")
 
 
 def _read_index(message: bytes) -> list[IndexEntry]:

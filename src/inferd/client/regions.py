@@ -52,11 +52,10 @@ class SharedRegion:
         start = -(-self._used // _ALIGNED) * _ALIGNED
         end = start + prod(shape) * kind.itemsize
         if end > self.registration.size_bytes:
-            msg = (
+            raise InvalidRequest(
                 f"an array of {end - start} bytes does not fit into what is left of the region of "
                 f"{self.registration.size_bytes} bytes"
             )
-            raise InvalidRequest(msg)
         self._used = end
         return np.ndarray(shape, kind, self._bytes.data, start)
 
@@ -83,11 +82,9 @@ def _make(registration: Registration) -> mmap.mmap:
         # tracker process that removes it at the wrong time.
         from _posixshmem import shm_open
     except ImportError:
-        msg = "this system has no shared memory of POSIX"
-        raise Unsupported(msg) from None
+        raise Unsupported("this system has no shared memory of POSIX") from None
     if registration.size_bytes <= 0:
-        msg = f"a region of {registration.size_bytes} bytes is none"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"a region of {registration.size_bytes} bytes is none")
     # Never an object that somebody else has made under this name; readable for this user alone.
     descriptor = shm_open(registration.key, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode=0o600)
     try:

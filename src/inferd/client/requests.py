@@ -59,8 +59,7 @@ def make_request(
     Arrays that lie in one of `regions` are not sent, but named.
     """
     if not model:
-        msg = "the name of the model is empty"
-        raise InvalidRequest(msg)
+        raise InvalidRequest("the name of the model is empty")
     request = InferRequest(model, inputs=to_tensors(inputs, known))
     if regions:
         _refer(request.inputs, regions)
@@ -75,8 +74,7 @@ def make_request(
             _others(request, known, options)
         elif name not in _ELSEWHERE:
             # The words of Python for its own functions: options are keyword arguments to callers.
-            msg = f"infer() got an unexpected keyword argument '{name}': {value!r}"
-            raise TypeError(msg)
+            raise TypeError(f"infer() got an unexpected keyword argument '{name}': {value!r}")
     return request
 
 

@@ -165,8 +165,7 @@ class RestCalls:
 
     def open_stream(self) -> ClientCall[InferResponse]:
         """Raise InvalidTarget: a stream of many requests is gRPC's."""
-        msg = "REST has no stream of many requests; open a client of grpc://"
-        raise InvalidTarget(msg)
+        raise InvalidTarget("REST has no stream of many requests; open a client of grpc://")
 
     def read_message(self, message: memoryview) -> InferResponse:
         """Return one of the answers of a stream. Raises ServerError, BadAnswer."""
@@ -174,8 +173,7 @@ class RestCalls:
         if bytes(message[:200]).lstrip().startswith(b'{"error"'):
             text = _error_text(message)
             # The status was said before the error was known.
-            msg = "200"
-            raise server_error(msg, text, Code.UNKNOWN, {})
+            raise server_error("200", text, Code.UNKNOWN, {})
         return decode_infer_response(message, len(message))
 
     def refusal(self, answer: ServerAnswer) -> ServerError | BadAnswer | None:
@@ -223,8 +221,7 @@ def _settings(path: str, changes: Mapping[str, object] | None) -> ClientCall[Jso
         # orjson takes dicts, not each Mapping.
         return _post(path, _read_object, orjson.dumps(dict(changes)), is_safe=True)
     except TypeError as error:
-        msg = f"the settings cannot be said in JSON: {error}"
-        raise InvalidRequest(msg) from None
+        raise InvalidRequest(f"the settings cannot be said in JSON: {error}") from None
 
 
 def _seconds(text: str) -> float | None:
@@ -257,11 +254,9 @@ def _read_object(body: bytes) -> JsonObject:
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        msg = f"the answer is no JSON: {error}"
-        raise BadAnswer(msg) from None
+        raise BadAnswer(f"the answer is no JSON: {error}") from None
     if not isinstance(document, dict):
-        msg = "the answer is JSON, but no object"
-        raise BadAnswer(msg)
+        raise BadAnswer("the answer is JSON, but no object")
     return document
 
 

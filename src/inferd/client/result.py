@@ -63,8 +63,7 @@ class InferResult(Mapping[str, Array]):
             return self._tensors[name]
         except KeyError:
             names = ", ".join(self._tensors) or "none"
-            msg = f"the answer has no output '{name}'; its outputs: {names}"
-            raise KeyError(msg) from None
+            raise KeyError(f"the answer has no output '{name}'; its outputs: {names}") from None
 
     def strings(self, name: str) -> list[str]:
         """Return the elements of a BYTES output in row-major order. Raises UnicodeDecodeError."""

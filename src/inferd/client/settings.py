@@ -71,16 +71,14 @@ def read_settings(url: str, options: ClientOptions) -> ClientSettings:
     target = parse_target(url)
     unknown = options.keys() - ClientOptions.__annotations__.keys()
     if unknown:
-        msg = f"a client has no option {', '.join(sorted(unknown))}"
-        raise TypeError(msg)
+        raise TypeError(f"a client has no option {', '.join(sorted(unknown))}")
     plain = {name: value for name, value in options.items() if name not in _FILES}
     # mypy cannot follow a TypedDict through a comprehension; its keys were compared above.
     settings = ClientSettings(target, tls=_context(target, options), **plain)  # type: ignore[arg-type]
     for name in ("timeout_s", "connect_timeout_s", "connections", "max_answer_bytes"):
         # Written so that NaN is refused as well.
         if not getattr(settings, name) > 0:
-            msg = f"{name} is {getattr(settings, name)}, expected more than 0"
-            raise InvalidTarget(msg)
+            raise InvalidTarget(f"{name} is {getattr(settings, name)}, expected more than 0")
     return settings
 
 
@@ -102,6 +100,5 @@ def _context(target: ServerTarget, options: ClientOptions) -> ssl.SSLContext | N
         if certificate := options.get("cert_file"):
             context.load_cert_chain(certificate, options.get("key_file") or None)
     except OSError as error:  # ssl.SSLError is one
-        msg = f"the certificates cannot be read: {error}"
-        raise InvalidTarget(msg) from error
+        raise InvalidTarget(f"the certificates cannot be read: {error}") from error
     return context

@@ -47,11 +47,9 @@ def parse_target(url: str) -> ServerTarget:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        msg = f"'{url}' is no URL of a server: {error}; {expected}"
-        raise InvalidTarget(msg) from None
+        raise InvalidTarget(f"'{url}' is no URL of a server: {error}; {expected}") from None
     if parts.scheme not in PORTS or not parts.hostname:
-        msg = f"'{url}' is no URL of a server, {expected}"
-        raise InvalidTarget(msg)
+        raise InvalidTarget(f"'{url}' is no URL of a server, {expected}")
     # Secrets in URLs end in logs; keys have an option.
     if parts.username is not None or parts.query or parts.fragment:
         msg = f"the URL of {parts.hostname} has a user, a query or a fragment; {expected}"
@@ -59,9 +57,7 @@ def parse_target(url: str) -> ServerTarget:
     path = parts.path.rstrip("/")
     # urlsplit drops some control characters and lets others pass into the request line.
     if not url.isascii() or any(ord(char) <= 32 for char in url):
-        msg = f"{url!r} has characters that no URL has; {expected}"
-        raise InvalidTarget(msg)
+        raise InvalidTarget(f"{url!r} has characters that no URL has; {expected}")
     if path and parts.scheme.startswith("grpc"):
-        msg = f"'{url}' has a path, which gRPC has not; {expected}"
-        raise InvalidTarget(msg)
+        raise InvalidTarget(f"'{url}' has a path, which gRPC has not; {expected}")
     return ServerTarget(parts.scheme, parts.hostname, port or PORTS[parts.scheme], path)

@@ -51,8 +51,7 @@ def _tensor(name: str, value: Value, declared: TensorMetadata | None) -> Tensor:
         # V2 has no scalars: each shape has at least one dim.
         return from_array(name, array if array.shape else array.reshape(1))
     except (TypeError, ValueError, OverflowError) as error:
-        msg = f"input '{name}': {error}"
-        raise InvalidRequest(msg) from error
+        raise InvalidRequest(f"input '{name}': {error}") from error
 
 
 def from_array(name: str, array: Array) -> Tensor:
@@ -88,8 +87,7 @@ def _datatype(name: str, dtype: np.dtype[Any]) -> DataType:
     try:
         return datatype_of(dtype)
     except TypeError as error:
-        msg = f"input '{name}': {error}"
-        raise InvalidRequest(msg) from None
+        raise InvalidRequest(f"input '{name}': {error}") from None
 
 
 def _as_array(value: Value) -> Array:
@@ -113,8 +111,7 @@ def _declared(name: str, array: Array, declared: TensorMetadata) -> Tensor:
     kind = "O" if datatype is DataType.BYTES else datatype.numpy.kind
     if kind == "O" or array.dtype.kind in "OSU":
         if kind != array.dtype.kind:
-            msg = f"it is {datatype.value}, the value given is {_words(array)}"
-            raise TypeError(msg)
+            raise TypeError(f"it is {datatype.value}, the value given is {_words(array)}")
         return from_array(name, array)
     if datatype is DataType.BF16:
         bits = float32_to_bf16(np.ascontiguousarray(array, dtype=np.float32))
@@ -137,8 +134,7 @@ def _cast(array: Array, datatype: DataType) -> Array:
     # Whole numbers may become others that hold them, or fractions; never the reverse: no value is
     # changed without a word.
     elif kind == "b" or target.kind != "f" or kind not in "iuf":
-        msg = f"it is {datatype.value}, the value given is {_words(array)}"
-        raise TypeError(msg)
+        raise TypeError(f"it is {datatype.value}, the value given is {_words(array)}")
     return array.astype(target)
 
 

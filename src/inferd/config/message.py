@@ -87,8 +87,7 @@ def _read(message: Any, cls: Any) -> Any:
         # written.
         if values[attribute.name] is None and attribute.default is MISSING:
             kind = message.DESCRIPTOR.name.removeprefix("Model").lower()
-            msg = f"{kind} '{message.name}' has no {field.name}"
-            raise NoDatatype(msg, (field.name,))
+            raise NoDatatype(f"{kind} '{message.name}' has no {field.name}", (field.name,))
     return cls(**values)
 
 
@@ -124,8 +123,7 @@ def _read_value(field: FieldDescriptor, value: Any, cls: Any) -> Any:
     # proto3's enums are open: any number is kept.
     if named is None:
         known = ", ".join(field.enum_type.values_by_name)
-        msg = f"{field.name} is {value}, expected one of {known}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{field.name} is {value}, expected one of {known}")
     if field.enum_type.name == "DataType":
         # None for TYPE_INVALID; whether that is wrong depends on the field.
         return DATATYPES.get(named.name.removeprefix("TYPE_"))

@@ -40,11 +40,10 @@ def whole_setting(settings: Mapping[str, str], name: str, usual: int) -> int:
     if text is None:
         return usual
     if not (text.isascii() and text.isdigit() and len(text) <= _SETTING_DIGITS):
-        msg = (
+        raise InvalidConfig(
             f"--backend-config: {name} is '{text[:MAX_SHOWN]}', expected 0 or a number of at most "
             f"{_SETTING_DIGITS} digits"
         )
-        raise InvalidConfig(msg)
     return int(text)
 
 
@@ -113,10 +112,9 @@ def check_native(config: ModelConfig, what: str) -> None:
     # Compiled code that a client or a hub supplies can do all that the server's user can; who runs
     # the server has to say that this is meant.
     if not is_on(config, ALLOW_NATIVE):
-        msg = (
+        raise Unsupported(
             f"model '{config.name}': {what}, which is run only if parameter {ALLOW_NATIVE} is true"
         )
-        raise Unsupported(msg)
 
 
 def _refused(config: ModelConfig, key: str, expected: str) -> InvalidConfig:

@@ -72,11 +72,9 @@ def parse_pbtxt(text: str, file: str) -> ModelConfig:
         # protobuf says what it expected, not what it found there.
         if complaint.endswith(_LACKS_FOUND):
             complaint += f", got {_token_at(text, line, column)}"
-        msg = f"{file}:{line}:{column}: {complaint}"
-        raise _at(msg, line, column) from error
+        raise _at(f"{file}:{line}:{column}: {complaint}", line, column) from error
     except ValueError as error:  # an enum's number that is out of range
-        msg = f"{file}: {_complaint(str(error), 'an enum')}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"{file}: {_complaint(str(error), 'an enum')}") from error
     with _in_file(file):
         return _noted(read_message(message), is_sized=_names_size(text))
 
@@ -91,8 +89,7 @@ def parse_json(text: str | bytes, file: str) -> ModelConfig:
         # Not json.loads: that takes NaN, and of a name given twice it does not tell either.
         document = orjson.loads(text)
         if not isinstance(document, dict):
-            msg = f"{file}: expected a JSON object"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{file}: expected a JSON object")
         with _in_file(file):
             document = checked_document(document, message.DESCRIPTOR)
         json_format.ParseDict(document, message)
@@ -100,8 +97,7 @@ def parse_json(text: str | bytes, file: str) -> ModelConfig:
         msg = f"{file}:{error.lineno}:{error.colno}: not JSON: {error.msg}"
         raise InvalidConfig(msg) from error
     except json_format.ParseError as error:
-        msg = f"{file}: {_json_complaint(str(error))}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"{file}: {_json_complaint(str(error))}") from error
     with _in_file(file):
         # protobuf's JSON has each name in two spellings.
         is_sized = any(

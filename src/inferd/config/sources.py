@@ -75,8 +75,7 @@ def read_options(given: Mapping[str, object]) -> ServerConfig:
     chosen = {}
     for name, value in given.items():
         if name not in options:
-            msg = f"{name!r} is not an option{nearest(name, list(options))}"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{name!r} is not an option{nearest(name, list(options))}")
         plain = [_text(one) for one in value] if isinstance(value, list | tuple) else _text(value)
         chosen[name] = options[name].read_toml(plain, name)
     config = ServerConfig(**chosen)
@@ -173,12 +172,10 @@ def _read_file(options: Mapping[str, Option], path: Path) -> Chosen:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        msg = f"cannot read the options file {path}: {error.strerror}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"cannot read the options file {path}: {error.strerror}") from error
     # TOML is UTF-8 by its specification.
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        msg = f"{path} is not TOML: {error}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"{path} is not TOML: {error}") from error
     except (RecursionError, ValueError) as error:  # a number with thousands of digits
         msg = f"{path} nests too deeply, or has a number of too many digits"
         raise InvalidConfig(msg) from error
@@ -187,8 +184,7 @@ def _read_file(options: Mapping[str, Option], path: Path) -> Chosen:
     chosen = {}
     for key, value in table.items():
         if key not in by_key:
-            msg = f"{path}: {key!r} is not an option{nearest(key, list(by_key))}"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{path}: {key!r} is not an option{nearest(key, list(by_key))}")
         chosen[by_key[key].name] = by_key[key].read_toml(value, f"{path}: {key}")
     return chosen
 

@@ -117,8 +117,7 @@ def share_of(config: ServerConfig, count: int) -> ServerConfig:
 def check_workers(config: ServerConfig) -> None:
     """Raise InvalidConfig for options that several processes cannot have."""
     if config.allow_grpc and config.grpc_transport != "own":
-        msg = (
+        raise InvalidConfig(
             f"--grpc-transport={config.grpc_transport} cannot take connections from another "
             f"process, as --workers={config.workers} needs; leave it out"
         )
-        raise InvalidConfig(msg)

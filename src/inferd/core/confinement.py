@@ -44,6 +44,5 @@ def confinement_of(*, is_on: bool, writable: tuple[str, ...]) -> Confinement | N
     paths = [Path(path).absolute() for path in writable]
     for path in paths:
         if not path.exists():
-            msg = f"--worker-writable={path}: there is no such file or folder"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"--worker-writable={path}: there is no such file or folder")
     return Confinement().beside(*map(str, paths))

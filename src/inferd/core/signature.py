@@ -151,8 +151,7 @@ def check_config(config: ModelConfig, signature: Signature) -> None:
     Raises InvalidConfig with the first complaint of `signature_complaints`.
     """
     for complaint in signature_complaints(config, signature):
-        msg = f"model '{config.name}'{complaint.text}"
-        raise InvalidConfig(msg, complaint.path)
+        raise InvalidConfig(f"model '{config.name}'{complaint.text}", complaint.path)
 
 
 def signature_complaints(config: ModelConfig, signature: Signature) -> Iterator[Complaint]:
@@ -272,8 +271,7 @@ def _config_dims(
 
 def _datatype(config: ModelConfig, tensor: Declared) -> DataType:
     if tensor.datatype is None:
-        msg = f"model '{config.name}'{_no_datatype(tensor)}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"model '{config.name}'{_no_datatype(tensor)}")
     return tensor.datatype
 
 

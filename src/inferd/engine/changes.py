@@ -82,8 +82,7 @@ class ServerChanges:
         """
         if model and model not in self._catalog.models:
             # Triton's words for it have this space.
-            msg = f"Request for unknown model : {model} is not found on this server"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(f"Request for unknown model : {model} is not found on this server")
         if change is not None:
             await self.change(ChangeTrace(change, model))
         return self._tracer.settings(model)

@@ -204,8 +204,7 @@ class Whole:
         except (ModelNotFound, Unavailable) as error:
             # Triton's own words for it come in front here.
             why = error.message.removeprefix(UNKNOWN)
-            msg = f"requested model '{name}' is not available: {why}"
-            raise InvalidRequest(msg) from error
+            raise InvalidRequest(f"requested model '{name}' is not available: {why}") from error
 
     async def sum(self) -> "Sum":
         """Ask all processes. Raises InferdError for numbers that cannot be read."""

@@ -251,8 +251,7 @@ def framed(message: FromProcess | ToProcess) -> bytes:
     """Return the frame of `message`. Raises NoMessage if it is too long."""
     body = _encoder.encode(message)
     if len(body) > MAX_MESSAGE_BYTES:
-        msg = f"a message of {len(body)} bytes, at most {MAX_MESSAGE_BYTES} are allowed"
-        raise NoMessage(msg)
+        raise NoMessage(f"a message of {len(body)} bytes, at most {MAX_MESSAGE_BYTES} are allowed")
     return len(body).to_bytes(_HEAD_BYTES, "big") + body
 
 
@@ -261,8 +260,7 @@ def from_process(body: bytes) -> FromProcess:
     try:
         message: FromProcess = _from_process.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        msg = f"no message of a process: {error}"
-        raise NoMessage(msg) from error
+        raise NoMessage(f"no message of a process: {error}") from error
     return message
 
 
@@ -271,8 +269,7 @@ def to_process(body: bytes) -> ToProcess:
     try:
         message: ToProcess = _to_process.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        msg = f"no message of the supervisor: {error}"
-        raise NoMessage(msg) from error
+        raise NoMessage(f"no message of the supervisor: {error}") from error
     return message
 
 

@@ -190,13 +190,11 @@ def read_model(data: bytes | memoryview) -> OnnxFile:
     for key, function in found[FUNCTION]:
         # Which one a runtime takes is not specified, and only one would have been looked at.
         if key in functions:
-            msg = f"it has two functions '{key[1]}' of the domain '{key[0]}'"
-            raise Malformed(msg)
+            raise Malformed(f"it has two functions '{key[1]}' of the domain '{key[0]}'")
         functions[key] = function
     # protobuf would merge the two messages, and what runs would be neither of those checked.
     if len(found[GRAPH]) > 1:
-        msg = f"it has {len(found[GRAPH])} graphs"
-        raise Malformed(msg)
+        raise Malformed(f"it has {len(found[GRAPH])} graphs")
     graph = _last(found[GRAPH], OnnxGraph())
     return OnnxFile(graph, dict(found[_OPSET]), functions, reader.size)
 
@@ -226,8 +224,7 @@ class _Reader:
     def graph(self, value: Any) -> OnnxGraph:
         """Read a GraphProto."""
         if self._depth >= MAX_DEPTH:
-            msg = f"graphs lie in graphs, deeper than {MAX_DEPTH}"
-            raise Malformed(msg)
+            raise Malformed(f"graphs lie in graphs, deeper than {MAX_DEPTH}")
         self._depth += 1
         ports = dict.fromkeys((11, 12, 13), _port)
         found = gathered(view(value), {GRAPH_NODE: self.node, 5: _tensor, 15: _sparse, **ports})
@@ -264,8 +261,7 @@ class _Reader:
         name, op, domain = (_last(found[number], "") for number in (NAME, 4, 7))
         attributes = dict(found[ATTRIBUTE])
         if len(attributes) < len(found[ATTRIBUTE]):
-            msg = f"an operator {op} has two attributes of one name"
-            raise Malformed(msg)
+            raise Malformed(f"an operator {op} has two attributes of one name")
         return RowNode(op, _domain(domain), name, found[INPUT], found[OUTPUT], attributes, data)
 
     def attribute(self, value: Any) -> tuple[str, Any]:
@@ -275,8 +271,7 @@ class _Reader:
         found = gathered(view(value), {1: _name, 20: integer, 21: text, **single, **several})
         name = _last(found[1], "")
         if len(found[SUBGRAPH]) > 1:
-            msg = f"the attribute '{name}' has two graphs"
-            raise Malformed(msg)
+            raise Malformed(f"the attribute '{name}' has two graphs")
         # ref_attr_name: the value comes from the function's call, whatever else is written here.
         if found[21]:
             return name, Reference(found[21][-1])
@@ -305,8 +300,7 @@ def _name(value: Any) -> str:
     try:
         return content(value).decode()
     except UnicodeDecodeError as error:
-        msg = "a tensor in it has a name that is no UTF-8"
-        raise Malformed(msg) from error
+        raise Malformed("a tensor in it has a name that is no UTF-8") from error
 
 
 def _floats(value: Any) -> list[float]:

@@ -67,8 +67,7 @@ def gathered(
 def integer(value: Any) -> int:
     """Return a field's value as an int32, int64 or enum. Raises Malformed."""
     if not isinstance(value, int):
-        msg = "a field that holds a number has bytes instead"
-        raise Malformed(msg)
+        raise Malformed("a field that holds a number has bytes instead")
     return signed(value)
 
 
@@ -85,8 +84,7 @@ def content(value: Any) -> bytes:
 def view(value: Any) -> memoryview:
     """Return the bytes of a field. Raises Malformed if it holds a number."""
     if not isinstance(value, memoryview):
-        msg = "a field that holds bytes has a number instead"
-        raise Malformed(msg)
+        raise Malformed("a field that holds bytes has a number instead")
     return value
 
 
@@ -94,8 +92,7 @@ def float32(value: Any) -> float:
     """Return the float of one field. Raises Malformed."""
     numbers = float32s(value)
     if len(numbers) != 1:
-        msg = f"{len(numbers)} numbers are not one"
-        raise Malformed(msg)
+        raise Malformed(f"{len(numbers)} numbers are not one")
     return float(numbers[0])
 
 
@@ -103,8 +100,7 @@ def float32s(value: Any) -> Array:
     """Return the float32 numbers of one field, packed or single. Raises Malformed."""
     data = view(value)
     if len(data) % 4:
-        msg = f"{len(data)} bytes are no float numbers"
-        raise Malformed(msg)
+        raise Malformed(f"{len(data)} bytes are no float numbers")
     return np.frombuffer(data, "<f4")
 
 
@@ -128,8 +124,7 @@ def _varint(data: memoryview, position: int) -> tuple[int, int]:
         if byte < 128:
             return value, index + 1
         shift += 7
-    msg = f"a number does not end (at byte {position})"
-    raise Malformed(msg)
+    raise Malformed(f"a number does not end (at byte {position})")
 
 
 def signed(value: int) -> int:
@@ -143,8 +138,7 @@ def _size(data: memoryview, position: int, number: int, kind: int) -> tuple[int,
     """Return the size of a field's value in bytes, and where it begins."""
     start = position
     if number == 0 or kind not in (BYTES, FIXED32, FIXED64):
-        msg = f"there is no field {number} of wire type {kind} (before byte {start})"
-        raise Malformed(msg)
+        raise Malformed(f"there is no field {number} of wire type {kind} (before byte {start})")
     size = 4 if kind == FIXED32 else 8
     if kind == BYTES:
         size, position = _varint(data, position)

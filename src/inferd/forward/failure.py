@@ -39,8 +39,7 @@ def decode_failure(failure: Failure) -> InferdError:
     name, text = failure
     kind = _CLASSES.get(name)
     if kind is None:
-        msg = f"an error of class {name!r}"
-        raise ValueError(msg)
+        raise ValueError(f"an error of class {name!r}")
     return kind(text)
 
 

@@ -205,8 +205,7 @@ class FrameReader:
         while self.is_open and end - at >= HEADER.size:
             number, data_size, head_size, kind, form = HEADER.unpack_from(view, at)
             if form != FORMAT or head_size > MAX_HEAD_BYTES or data_size > MAX_DATA_BYTES:
-                msg = f"a frame of format {form}, {head_size} and {data_size} bytes"
-                raise ValueError(msg)
+                raise ValueError(f"a frame of format {form}, {head_size} and {data_size} bytes")
             size = head_size + (data_size and data_size + -head_size % ALIGN)
             start = at + HEADER.size
             if end - start >= size:

@@ -204,11 +204,9 @@ def _unpacked(heads: Several[TensorHead], data: memoryview) -> list[Tensor]:
     for name, datatype, shape, size, parameters in heads:
         found = DATATYPES.get(datatype)
         if found is None or size < 0:
-            msg = f"a tensor of datatype {datatype!r} and {size} bytes"
-            raise ValueError(msg)
+            raise ValueError(f"a tensor of datatype {datatype!r} and {size} bytes")
         tensors.append(Tensor(name, found, shape, data[at : at + size], parameters))
         at += size + -size % ALIGN
     if at != len(data):
-        msg = f"tensors of {at} bytes in {len(data)}"
-        raise ValueError(msg)
+        raise ValueError(f"tensors of {at} bytes in {len(data)}")
     return tensors

@@ -161,8 +161,7 @@ class OriginEnd:
 
     def _set_out(self, kind: int, call: _OneAnswer | _Answers, version: str, form: bytes) -> int:
         if not self.is_open:
-            msg = f"process {self.number} of the server has just ended"
-            raise Unavailable(msg)
+            raise Unavailable(f"process {self.number} of the server has just ended")
         # Before the number is used: a request that cannot be encoded leaves no trace.
         head, data = encode_request(call.request, version, form)
         self._last = number = self._last + 1
@@ -186,8 +185,7 @@ class OriginEnd:
             self._drop(kind, number)
         elif isinstance(call, _Question):
             if kind != FrameKind.HAS:
-                msg = f"a frame of kind {kind} for a question"
-                raise ValueError(msg)
+                raise ValueError(f"a frame of kind {kind} for a question")
             del self._calls[number]
             call.answer(is_so=head == YES)
         elif kind == FrameKind.END:
@@ -199,16 +197,14 @@ class OriginEnd:
             response, _ = decode_answer(call.request, head, data)
             call.items.put_nowait((response, share_of(response)))
         else:
-            msg = f"a frame of kind {kind} for request {number}"
-            raise ValueError(msg)
+            raise ValueError(f"a frame of kind {kind} for request {number}")
         if self.is_retired:
             self._end_if_idle()
 
     def _drop(self, kind: int, number: int) -> None:
         """Take what still comes for a request that was given up."""
         if number not in self._given_up:
-            msg = f"a frame of kind {kind} for request {number}, which there is not"
-            raise ValueError(msg)
+            raise ValueError(f"a frame of kind {kind} for request {number}, which there is not")
         if kind == FrameKind.END:
             self._given_up.discard(number)
 

@@ -71,8 +71,7 @@ class OwnerEnd:
         elif kind == FrameKind.CREDIT:
             stream = self._running.get(number)
             if len(head) != 1 or isinstance(stream, _Run):
-                msg = f"credit for request {number}, which has one answer"
-                raise ValueError(msg)
+                raise ValueError(f"credit for request {number}, which has one answer")
             if stream is not None:
                 stream.give(head[0])
         elif kind == FrameKind.HAS:
@@ -82,8 +81,7 @@ class OwnerEnd:
         elif kind == FrameKind.LAST:
             self._done(self)
         else:
-            msg = f"a frame of kind {kind} for request {number}"
-            raise ValueError(msg)
+            raise ValueError(f"a frame of kind {kind} for request {number}")
 
     def _tell(self, number: int, name: SequenceName) -> None:
         """Answer whether a sequence lives here."""

@@ -55,11 +55,10 @@ class Guard:
             # be impossible.
             if not hmac.compare_digest(headers.get(name, b""), value):
                 what = "protocol" if name.startswith(b"triton-grpc-protocol-") else "API"
-                msg = (
+                raise Restricted(
                     f"This {what} is restricted, expecting header '{name.decode()}': "
                     f"the {self._api} calls need it with the right value"
                 )
-                raise Restricted(msg)
 
 
 class Access:

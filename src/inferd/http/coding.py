@@ -72,8 +72,7 @@ def _pieces(data: Buffer, coding: bytes) -> Iterator[bytes]:
         if coding != b"gzip" or bytes(data[read : read + 2]) != _GZIP_BEGIN:
             break
     if read < len(data):
-        msg = "goes on after its end"
-        raise BadCoding(msg)
+        raise BadCoding("goes on after its end")
 
 
 def _member(data: Buffer, coding: bytes, begin: int) -> Generator[bytes, None, int]:
@@ -89,11 +88,9 @@ def _member(data: Buffer, coding: bytes, begin: int) -> Generator[bytes, None, i
                 yield piece
                 left = decoder.unconsumed_tail
         except zlib.error as error:
-            msg = f"cannot be decoded: {error}"
-            raise BadCoding(msg) from None
+            raise BadCoding(f"cannot be decoded: {error}") from None
     if not decoder.eof:
-        msg = "ends too early"
-        raise BadCoding(msg)
+        raise BadCoding("ends too early")
     # What zlib has taken of the last piece but not used belongs to what follows.
     return read - len(decoder.unused_data)
 

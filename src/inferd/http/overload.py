@@ -35,5 +35,4 @@ def memory_of(length: int) -> memoryview:
     try:
         return np.empty(length, np.uint8).data
     except MemoryError:
-        msg = "the server has no memory for the body; try again later"
-        raise Overloaded(msg) from None
+        raise Overloaded("the server has no memory for the body; try again later") from None

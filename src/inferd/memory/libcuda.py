@@ -57,8 +57,7 @@ class LibCuda:
             text = ctypes.c_char_p()
             self._library.cuGetErrorName(status, ctypes.byref(text))
             word = (text.value or b"").decode("ascii", "replace") or f"error {status}"
-            msg = f"the GPU's driver answers {name} with {word}"
-            raise self._error(msg)
+            raise self._error(f"the GPU's driver answers {name} with {word}")
 
     def device_count(self) -> int:
         """Return the number of GPUs."""

@@ -39,18 +39,16 @@ class AllowedFolder:
         or is one too many.
         """
         if self.path is None:
-            msg = (
+            raise Unsupported(
                 f"{setting.replace('_', ' ')} location can not be updated through network "
                 f"protocol: {setting} is the server's own; its option {self._option} can allow "
                 f"clients one folder"
             )
-            raise Unsupported(msg)
         if not _NAME.fullmatch(name):
-            msg = (
+            raise InvalidRequest(
                 f"{setting} must be a file name, not a path: up to 200 letters, digits and . _ -; "
                 f"it lies in the folder of the server's option {self._option}"
             )
-            raise InvalidRequest(msg)
         if name not in self._named:
             self._add(setting, name, must_be_new=must_be_new)
         return self.path / name

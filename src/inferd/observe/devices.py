@@ -175,12 +175,10 @@ class Gpus:
         try:
             status = getattr(self._library, function)(*args)
         except AttributeError as error:  # an older driver
-            msg = f"{LIBRARY} has no {function}"
-            raise NvmlError(msg) from error
+            raise NvmlError(f"{LIBRARY} has no {function}") from error
         # 0 is NVML_SUCCESS.
         if status != 0:
-            msg = f"{function} of {LIBRARY} returned {status}"
-            raise NvmlError(msg)
+            raise NvmlError(f"{function} of {LIBRARY} returned {status}")
 
 
 METRICS: tuple[tuple[str, str, str, Callable[[Gpus, ctypes.c_void_p], float]], ...] = (

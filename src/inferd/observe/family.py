@@ -194,8 +194,7 @@ class CustomMetrics:
             msg = f"metric family '{name}': names with {', '.join(RESERVED)} are the server's own"
             raise InvalidRequest(msg)
         if len(self._families) >= MAX_FAMILIES:
-            msg = f"there are {MAX_FAMILIES} metric families of models already"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(f"there are {MAX_FAMILIES} metric families of models already")
         self._families[name] = CustomFamily(name, kind, help)
         self.progress.count += 1
 
@@ -212,14 +211,12 @@ class CustomMetrics:
         # Strictly rising: bisect and Prometheus both rely on that.
         if list(bounds) != sorted(set(bounds)) or not all(map(isfinite, bounds)):
             reason = f"the buckets {list(bounds)} are not finite numbers in order"
-            msg = f"metric family '{family}': {reason}"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(f"metric family '{family}': {reason}")
         # Sorted, so the order in which a model names its labels makes no second metric.
         key = ",".join(f'{name}="{escaped(labels[name])}"' for name in sorted(labels))
         if key not in metrics:
             if len(metrics) >= MAX_METRICS:
-                msg = f"metric family '{family}' has {MAX_METRICS} metrics already"
-                raise InvalidRequest(msg)
+                raise InvalidRequest(f"metric family '{family}' has {MAX_METRICS} metrics already")
             metrics[key] = CustomMetric(bounds, self.progress)
             self.progress.count += 1
         return metrics[key]

@@ -74,15 +74,13 @@ class Log:
             yield
             return
         if not self._is_open:
-            msg = "the log belongs to the program this server runs in; change it there"
-            raise Unsupported(msg)
+            raise Unsupported("the log belongs to the program this server runs in; change it there")
         try:
             # Opened before anything changes: a file that cannot be opened leaves the log as it is.
             handler = self._handler(settings)
         except OSError as error:
             name = settings.file.name if settings.file else ""
-            msg = f"log_file '{name}' cannot be opened: {error.strerror}"
-            raise InferdError(msg) from error
+            raise InferdError(f"log_file '{name}' cannot be opened: {error.strerror}") from error
         try:
             # What others have to agree to, in other processes, happens here; then nothing can fail
             # any more.
@@ -142,11 +140,10 @@ class Log:
         }
         # Triton's words for a wrong format, which clients know.
         if new.get("format", LOG_FORMATS[0]) not in LOG_FORMATS:
-            msg = (
+            raise InvalidRequest(
                 f"invalid argument for log_format, got: {new['format'][:100]}, expected one of "
                 f"{', '.join(LOG_FORMATS)}"
             )
-            raise InvalidRequest(msg)
         if "file" in new:
             new["file"] = self._file_named(new["file"])
         return replace(self.settings, **new)

@@ -82,8 +82,7 @@ def decode_lines(data: bytes) -> tuple[list[LogLine], int]:
     try:
         return _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        msg = f"the log lines of a process cannot be read: {error}"
-        raise InferdError(msg) from error
+        raise InferdError(f"the log lines of a process cannot be read: {error}") from error
 
 
 # Formatter for its formatException alone.

@@ -182,8 +182,7 @@ def _decoded(decoder: "msgspec.msgpack.Decoder[S]", data: bytes | msgspec.Raw) -
         return decoder.decode(data)
     # Nested deeply enough, even data that are skipped raise it.
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"the numbers of a process cannot be read: {error}"
-        raise InferdError(msg) from error
+        raise InferdError(f"the numbers of a process cannot be read: {error}") from error
 
 
 def add(one: ModelNumbers, other: ModelNumbers) -> ModelNumbers:

@@ -100,8 +100,7 @@ class RayPlacement:
             if status.is_settled or status.is_given_up:
                 return
             if time.monotonic() >= until_s:
-                msg = f"not done within {timeout_s:g} s; the cluster goes on with it"
-                raise Unavailable(msg)
+                raise Unavailable(f"not done within {timeout_s:g} s; the cluster goes on with it")
             time.sleep(_LOOK_S)
 
     def watch(self) -> Iterator[DeploymentStatus]:
@@ -200,8 +199,7 @@ def imported_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        msg = f"Ray is not installed ({error}): pip install 'inferd[ray]'"
-        raise Unsupported(msg) from error
+        raise Unsupported(f"Ray is not installed ({error}): pip install 'inferd[ray]'") from error
     return ray
 
 
@@ -284,8 +282,7 @@ def check_address(address: str) -> None:
         raise Unavailable(msg) from error
     # With TLS the probe would need Ray's certificates.
     if not os.environ.get("RAY_USE_TLS") and not _answers_grpc(where):
-        msg = f"what listens at {address} is no Ray, or does not answer"
-        raise Unavailable(msg)
+        raise Unavailable(f"what listens at {address} is no Ray, or does not answer")
 
 
 def _answers_grpc(where: str) -> bool:

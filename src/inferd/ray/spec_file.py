@@ -56,8 +56,7 @@ class TomlValue(NamedTuple):
 
     def refuse(self, expected: str) -> NoReturn:
         """Raise InvalidConfig."""
-        msg = f"{self.where} is {self.value!r}, expected {expected}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{self.where} is {self.value!r}, expected {expected}")
 
 
 TomlReader = Callable[[TomlValue], Any]
@@ -118,8 +117,7 @@ class TomlTable:
     def end(self) -> None:
         """Raise InvalidConfig if a key is left."""
         for key in self._given:
-            msg = f"{self.where(key)} is not known{nearest(key, self._known)}"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{self.where(key)} is not known{nearest(key, self._known)}")
 
 
 def line_of(text: str, path: tuple[str, ...]) -> int:
@@ -163,8 +161,7 @@ def read_spec_file(path: Path) -> DeploymentSpec:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        msg = f"{path}: cannot be read: {reason}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"{path}: cannot be read: {reason}") from error
     return read_spec(text, str(path), path.absolute().parent)
 
 
@@ -176,8 +173,7 @@ def read_spec(text: str, file: str, folder: Path) -> DeploymentSpec:
         # Python's errors have line and column in their text only, until 3.14.
         found = re.search(r"^(.*) \(at line (\d+), column (\d+)\)$", str(error))
         place = f"{file}, line {found[2]}, column {found[3]}" if found else file
-        msg = f"{place}: {found[1] if found else error}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"{place}: {found[1] if found else error}") from error
     whole = TomlTable(text, file, (), document)
     name = whole.take("name", _name, DEFAULT_NAME)
     groups = whole.table("groups")
@@ -193,8 +189,7 @@ def read_spec(text: str, file: str, folder: Path) -> DeploymentSpec:
 def _group(name: str, table: TomlTable, folder: Path) -> GroupSpec:
     _name(TomlValue(name, table.where()))
     if not table.has("models"):
-        msg = f"{table.where()} has no models; write models = [PATH]"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{table.where()} has no models; write models = [PATH]")
     options = table.table("options")
     arguments, stop_s = ((), 60.0) if options is None else _arguments(options)
     spec = GroupSpec(
@@ -251,8 +246,7 @@ def _arguments(table: TomlTable) -> tuple[tuple[str, ...], float]:
         where = table.where(key)
         if name not in known:
             keys = [each.key for each in known.values()]
-            msg = f"{where} is no option of inferd serve{nearest(key, keys)}"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{where} is no option of inferd serve{nearest(key, keys)}")
         if name in _OURS:
             msg = f"{where} is not for replicas, which have ports of their own and are asked there"
             raise InvalidConfig(msg)
@@ -265,8 +259,7 @@ def _arguments(table: TomlTable) -> tuple[tuple[str, ...], float]:
         # All together, as some exclude each other: better here than in a replica's log.
         config = read_options(given)
     except InvalidConfig as error:
-        msg = f"{table.where()}: {error.message}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"{table.where()}: {error.message}") from error
     return tuple(arguments), config.exit_timeout_secs + config.drain_delay + _MARGIN_S
 
 

@@ -55,8 +55,7 @@ class PayloadReader:
             try:
                 self._look_through(path)
             except OSError as error:
-                msg = f"cannot read {path}: {error.strerror}"
-                raise InvalidConfig(msg) from error
+                raise InvalidConfig(f"cannot read {path}: {error.strerror}") from error
 
     def __len__(self) -> int:
         """Return how many requests there are."""
@@ -126,20 +125,16 @@ def _event(line: bytes, place: _Place) -> dict[str, str]:
     try:
         event = json.loads(line)
     except ValueError as error:
-        msg = f"{place}: this is no line of JSON, {error}"
-        raise LineError(msg) from None
+        raise LineError(f"{place}: this is no line of JSON, {error}") from None
     if not isinstance(event, dict) or not isinstance(event.get("type"), str):
-        msg = f"{place}: this is no event of a payload log, it has no type"
-        raise LineError(msg)
+        raise LineError(f"{place}: this is no event of a payload log, it has no type")
     if not isinstance(event.get("id"), str):
-        msg = f"{place}: the event has no id"
-        raise LineError(msg)
+        raise LineError(f"{place}: the event has no id")
     try:
         # Read here, so that a fault is told by its line before anything is sent.
         _body(event)
     except (ValueError, TypeError, binascii.Error) as error:
-        msg = f"{place}: the data of the event cannot be read, {error}"
-        raise LineError(msg) from None
+        raise LineError(f"{place}: the data of the event cannot be read, {error}") from None
     return event
 
 

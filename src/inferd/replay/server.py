@@ -43,8 +43,7 @@ class ReplayTarget:
         except ValueError:
             host = port = None
         if not host or parts.scheme not in ("http", "https"):
-            msg = f"--url {url} is no address of a server, expected http://HOST:PORT"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"--url {url} is no address of a server, expected http://HOST:PORT")
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._prefix = parts.path.rstrip("/")
         self._headers = dict(headers)
@@ -59,11 +58,9 @@ class ReplayTarget:
         status = self._ask("GET", "/v2/health/ready", None, {}).status
         # Every V2 server knows this path; 404 means that something else listens there.
         if status == 404:
-            msg = f"{self.url} is no server of V2: it does not know /v2/health/ready"
-            raise Unreachable(msg)
+            raise Unreachable(f"{self.url} is no server of V2: it does not know /v2/health/ready")
         if status != 200:
-            msg = f"the server at {self.url} is not ready: it answers {status}"
-            raise Unreachable(msg)
+            raise Unreachable(f"the server at {self.url} is not ready: it answers {status}")
 
     def send(self, request: LoggedRequest) -> ReplayAnswer:
         """Send `request` and return the reply. Raises Unreachable."""

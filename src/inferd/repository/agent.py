@@ -83,8 +83,7 @@ def _check_agent(model: Path, agent: RepositoryAgent, config: ModelConfig, place
     # elsewhere (decision 0049).
     pem = "\n".join(given[key] for key in _KEYS if key in given)
     if not pem:
-        msg = f"{place}: expected the parameter public_key or certificate, in PEM"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place}: expected the parameter public_key or certificate, in PEM")
     _check_place(given.get("signature", ""), place)
     names = [given.get("name") or config.name, model.name]
     check_signature(
@@ -118,8 +117,7 @@ def _check_sum(folder: Path, place: str, key: str, expected: str) -> None:
         msg = f"{place}: parameter '{key}', expected {kinds}, FILE in the model's folder"
         raise InvalidConfig(msg, (key,))
     if not (folder / name).is_file():  # opening a pipe would block until somebody writes
-        msg = f"{place}: there is no file '{name}' in the model's folder"
-        raise InvalidConfig(msg, (key,))
+        raise InvalidConfig(f"{place}: there is no file '{name}' in the model's folder", (key,))
     try:
         with (folder / name).open("rb") as file:
             found = hashlib.file_digest(file, _ALGORITHMS[algorithm]).hexdigest()

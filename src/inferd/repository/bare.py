@@ -89,11 +89,10 @@ def bare_file(folder: Path, backend: str = "") -> tuple[Path, Platform] | None:
     if not found:
         return None
     names = ", ".join(f"'{shown(path.name)}'" for path, _ in found[:_MOST_SHOWN])
-    msg = (
+    raise InvalidConfig(
         f"'{shown(folder.name)}' holds {len(found)} model files: {names}; name the one to serve, "
         f"or give each its own folder: NAME/1/"
     )
-    raise InvalidConfig(msg)
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, Platform]]:

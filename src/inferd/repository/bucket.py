@@ -63,8 +63,7 @@ def cloud_url(text: str) -> CloudUrl | None:
     bucket, _, prefix = rest.partition("/")
     if not bucket or (scheme == "as" and not account):
         example = "as://ACCOUNT/CONTAINER/PATH" if scheme == "as" else f"{scheme}://BUCKET/PATH"
-        msg = f"'{text}' names no place in {SCHEMES[scheme]}, expected {example}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"'{text}' names no place in {SCHEMES[scheme]}, expected {example}")
     return CloudUrl(text, scheme, bucket, prefix.strip("/"), endpoint, account)
 
 
@@ -132,11 +131,10 @@ def _of_file(url: CloudUrl, environ: Mapping[str, str]) -> str | dict[str, str] 
     # Without the reason, and without the cause, which would be shown
     # with it: both could quote the file.
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        msg = (
+        raise InvalidConfig(
             f"the file that {CREDENTIAL_FILE} names is not as expected: JSON such as "
             f'{{"s3": {{"": {{"key_id": "...", "secret_key": "..."}}}}}}'
-        )
-        raise InvalidConfig(msg) from None
+        ) from None
     begins = [begin for begin in places if url.text.startswith(begin)]
     return places[max(begins, key=len)] if begins else None
 
@@ -237,8 +235,7 @@ class Bucket:
             for chunk in self._obstore.list(self._store, chunk_size=1000):
                 found += map(_listed, chunk)
                 if len(found) > MAX_OBJECTS:
-                    msg = f"'{self._url.text}' has more than {MAX_OBJECTS} objects"
-                    raise NotLoadable(msg)
+                    raise NotLoadable(f"'{self._url.text}' has more than {MAX_OBJECTS} objects")
         except self._obstore.exceptions.BaseError as error:
             what = "cannot be listed"
             raise self._failure(what, error) from error
@@ -263,8 +260,7 @@ class Bucket:
             raise self._failure(what, error) from error
         # Not every storage sends tags: without one, the size is what can be compared.
         if file.stat().st_size != one.size:
-            msg = f"'{one.path}' in '{self._url.text}' changed while it was fetched"
-            raise NotLoadable(msg)
+            raise NotLoadable(f"'{one.path}' in '{self._url.text}' changed while it was fetched")
 
     def _failure(self, what: str, error: Exception) -> NotLoadable:
         log.debug("%s %s: %s", self._url.text, what, error)

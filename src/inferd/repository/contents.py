@@ -21,8 +21,7 @@ def read_limited(file: Path, max_bytes: int, place: str) -> bytes:
         # size: that of a file in /proc is 0.
         content = source.read(max_bytes + 1)
     if len(content) > max_bytes:
-        msg = f"{place} is larger than {max_bytes} bytes"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place} is larger than {max_bytes} bytes")
     return content
 
 
@@ -36,8 +35,7 @@ def read_inside(folder: Path, filename: str, place: str, max_bytes: int) -> byte
         raise _outside(filename, place)
     file = folder / filename
     if not _is_file(file):
-        msg = f"{place} names '{filename}', and there is no such file"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place} names '{filename}', and there is no such file")
     # Names were looked at above; now that it exists, a link in it can lead out, too.
     if not file.resolve().is_relative_to(folder.resolve()):
         raise _outside(filename, place)
@@ -45,8 +43,7 @@ def read_inside(folder: Path, filename: str, place: str, max_bytes: int) -> byte
         with file.open("rb") as source:
             return source.read(max_bytes)
     except OSError as error:
-        msg = f"{place} '{filename}' cannot be read: {error.strerror}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"{place} '{filename}' cannot be read: {error.strerror}") from error
 
 
 def _outside(filename: str, place: str) -> InvalidConfig:

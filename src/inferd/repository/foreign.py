@@ -173,8 +173,7 @@ def read_foreign(folder: Path, config: ModelConfig) -> tuple[ModelConfig, Path, 
         raise InvalidConfig(msg)
     file = folder / filename
     if not file.exists():
-        msg = f"model '{folder.name}': there is no file '{filename}'"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"model '{folder.name}': there is no file '{filename}'")
     # A 0 that is written in config.pbtxt is a choice, and not the absence of one.
     most = config.max_batch_size or (0 if config.is_unbatched else settings.max_batch_size)
     merged = replace(
@@ -216,8 +215,7 @@ def _json(content: bytes | str, place: str) -> Any:
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        msg = f"{place} is not JSON: {error}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"{place} is not JSON: {error}") from error
 
 
 def _read_variables(folder: Path) -> tuple[ModelConfig, str, int]:
@@ -244,8 +242,7 @@ def _understood(folder: Path, settings: dict[str, Any], place: str) -> tuple[Mod
 def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str, int]:
     implementation = settings.get("implementation") or os.environ.get(IMPLEMENTATION_VARIABLE)
     if not isinstance(implementation, str):
-        msg = "it says no implementation"
-        raise ValueError(msg)
+        raise ValueError("it says no implementation")
     package = implementation.partition(".")[0]
     if package not in _RUNTIMES:
         raise _unknown(folder.name, SETTINGS_FILE, implementation)
@@ -299,8 +296,7 @@ def _version(text: str) -> tuple[int, dict[str, str]]:
 
 def _local(folder: Path, uri: str) -> str:
     if re.match(r"\w+://", uri):
-        msg = f"its uri '{uri}' is not a file"
-        raise ValueError(msg)
+        raise ValueError(f"its uri '{uri}' is not a file")
     absolute = folder.absolute()
     # MLServer resolves a relative uri against the folder, and takes an absolute one as it is:
     # /mnt/models/... in settings written for KServe.
@@ -330,11 +326,9 @@ def _read_mlflow(folder: Path) -> tuple[ModelConfig, str]:
     try:
         text = _content(folder / MLFLOW_FILE).decode()
     except UnicodeDecodeError as error:
-        msg = f"{folder.name}/{MLFLOW_FILE} is not UTF-8"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"{folder.name}/{MLFLOW_FILE} is not UTF-8") from error
     except FileNotFoundError as error:
-        msg = f"model '{folder.name}' has no file {MLFLOW_FILE}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"model '{folder.name}' has no file {MLFLOW_FILE}") from error
     flavors = _flavors(text)
     # In our order, not the file's, so that what is chosen does not
     # depend on how the file was written.
@@ -348,11 +342,10 @@ def _read_mlflow(folder: Path) -> tuple[ModelConfig, str]:
             if backend in TABULAR and (columns := _columns(text)):
                 parameters[COLUMNS] = columns
             return ModelConfig("", backend=backend, parameters=parameters), filename
-    msg = (
+    raise Unsupported(
         f"model '{folder.name}': {MLFLOW_FILE} has the flavors {', '.join(flavors) or 'none'}, "
         f"known are {', '.join(_FLAVORS)}"
     )
-    raise Unsupported(msg)
 
 
 def _of_mlflow(flavors: dict[str, dict[str, str]], named: dict[str, str]) -> dict[str, str]:

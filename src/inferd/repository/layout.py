@@ -225,11 +225,10 @@ def files_of(
     folder, filename = model.folder / str(version), config.default_model_filename
     # Configurations are sent by clients, too.
     if not is_inside(filename):
-        msg = (
+        raise InvalidConfig(
             f"model '{model.name}': default_model_filename '{filename}' leads out of the "
             f"version folder"
         )
-        raise InvalidConfig(msg)
     file = folder / filename
     if filename and not file.exists():
         msg = f"model '{model.name}' version {version}: there is no {version}/{filename}"

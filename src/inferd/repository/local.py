@@ -84,8 +84,7 @@ def find_model(
     try:
         # Names travel in URLs, JSON and protobuf, all of which are UTF-8.
         if wanted is None and name != folder.name:
-            msg = f"model '{name}': the name of its folder is not UTF-8"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"model '{name}': the name of its folder is not UTF-8")
         available, ignored = version_folders(folder)
         file, config = OVERRIDE, override
         if config is None:
@@ -133,8 +132,7 @@ def single_model(
     """
     path = path.absolute()
     if not path.exists():
-        msg = f"there is no model file '{path.name}'"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"there is no model file '{path.name}'")
     platform = platform_of(path)
     if platform is None:
         endings = ", ".join(p.filename.removeprefix("model") for p in PLATFORMS if p.filename)

@@ -72,8 +72,7 @@ def fetched_path(text: str) -> Path:
     """
     place = place_of(text)
     if isinstance(place, CloudUrl):
-        msg = f"{text} is not on this machine; copy it, and check the copy"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{text} is not on this machine; copy it, and check the copy")
     if isinstance(place, Path):
         return place
     return _fetched(place, fetch_settings(os.environ))
@@ -151,8 +150,7 @@ class Repositories:
                 else:
                     here = list(_places_in(root))
             except OSError as error:
-                msg = f"a model repository cannot be read: {error.strerror}"
-                raise NotLoadable(msg) from error
+                raise NotLoadable(f"a model repository cannot be read: {error.strerror}") from error
             for place in here:
                 found[place.name].append(place)
         return dict(sorted(found.items()))
@@ -209,8 +207,7 @@ class Repositories:
             else:
                 self._roots.append(path)
         except OSError as error:
-            msg = f"'{path}' cannot be read: {error.strerror}"
-            raise InvalidConfig(msg) from error
+            raise InvalidConfig(f"'{path}' cannot be read: {error.strerror}") from error
 
     def _only_model(self) -> ModelPath:
         """Return the one model among the paths. Raises InvalidConfig when it is not one."""
@@ -218,11 +215,10 @@ class Repositories:
             return self._alone[0]
         found = [f"'{place.path}' is a model" for place in self._alone]
         found += [f"'{self._shown(root)}' is {_contents(root)}" for root in self._roots]
-        msg = (
+        raise InvalidConfig(
             f"--model-name is the name of one model, whose folder or file is given by itself, and "
             f"here {', '.join(found) or 'no such path is'}; leave it out, or name one model's path"
         )
-        raise InvalidConfig(msg)
 
     def _tell(self) -> None:
         """Log what each path was taken for."""

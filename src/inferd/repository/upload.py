@@ -113,11 +113,10 @@ class Uploads:
                 raise _too_many(file_count, MAX_FILES - self._file_count)
             left = self._max_bytes - self._used_bytes
             if size_bytes > left:
-                msg = (
+                raise InvalidRequest(
                     f"the files sent have {size_bytes} bytes, there is room for {left} "
                     f"(--model-upload-max-bytes)"
                 )
-                raise InvalidRequest(msg)
             self._used_bytes += size_bytes
             self._file_count += file_count
 
@@ -144,11 +143,10 @@ def _path(name: str) -> PurePosixPath:
     is_sound = is_inside(name) and path.parts and "\0" not in name and len(path.parts) <= MAX_DEPTH
     # NAME_MAX of Linux's file systems.
     if not is_sound or any(len(part.encode(errors="replace")) > 255 for part in path.parts):
-        msg = (
+        raise InvalidRequest(
             f"Invalid file path: 'file:{name[:200]}' leads nowhere, expected a path below the "
             f"model's folder"
         )
-        raise InvalidRequest(msg)
     return path
 
 

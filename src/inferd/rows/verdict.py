@@ -137,8 +137,7 @@ def given_rows(flow: RowFlow, port: GraphInput) -> RowTensor:
         give_up(f"input '{port.name}' has {what}")
     # A fixed number in the file is what ONNX Runtime insists on: batches of other sizes fail.
     if port.dims[0] >= 0:
-        msg = f"dim 0 of input '{port.name}' is {port.dims[0]} in the file, and no batch dim"
-        raise Mixed(msg)
+        raise Mixed(f"dim 0 of input '{port.name}' is {port.dims[0]} in the file, and no batch dim")
     # Names of other dims are not trusted to mean equal lengths, either.
     rest: Sizes = tuple(flow.letter() if dim < 0 else Size(dim) for dim in port.dims[1:])
     return RowTensor((B, *rest), 0, sources=frozenset([port.name]))
@@ -147,18 +146,14 @@ def given_rows(flow: RowFlow, port: GraphInput) -> RowTensor:
 def _check_output(name: str, value: RowTensor) -> None:
     if value.axis is None:
         what = "counts the rows" if value.counts else "is the same for all rows"
-        msg = f"output '{name}' {what}: it has none of its own for each"
-        raise Mixed(msg)
+        raise Mixed(f"output '{name}' {what}: it has none of its own for each")
     if value.is_place:
-        msg = f"output '{name}' is the place of each row in the batch"
-        raise Mixed(msg)
+        raise Mixed(f"output '{name}' is the place of each row in the batch")
     if value.axis != 0:
-        msg = f"output '{name}' has the batch in dim {value.axis}, not in the first"
-        raise Mixed(msg)
+        raise Mixed(f"output '{name}' has the batch in dim {value.axis}, not in the first")
     # Requests are answered with consecutive rows, one for each of theirs.
     if value.outer != ONE or value.inner != ONE:
-        msg = f"output '{name}' has several rows for each of the batch"
-        raise Mixed(msg)
+        raise Mixed(f"output '{name}' has several rows for each of the batch")
 
 
 def _apart(flow: RowFlow, ports: Sequence[GraphInput]) -> Verdict | None:

@@ -61,13 +61,11 @@ def _access(
 def _read_keys(path: str) -> Mapping[bytes, ApiKey]:
     try:
         if not stat.S_ISREG(Path(path).stat().st_mode):  # opening a pipe would wait for a writer
-            msg = f"{_FLAG}: {path} is not a file"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{_FLAG}: {path} is not a file")
         data = read_limited(Path(path), MAX_BYTES, f"{_FLAG}: {path}")
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
         reason = error.strerror if isinstance(error, OSError) else error
-        msg = f"{_FLAG}: cannot read {path}: {reason}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"{_FLAG}: cannot read {path}: {reason}") from error
     try:
         text = data.decode()
     except UnicodeDecodeError:

@@ -54,6 +54,5 @@ def read_certificate(shown: "Dashboard", path: str) -> None:
         # Whatever the file has outside of the certificate's block.
         text = Path(path).read_text("latin-1")
     except OSError as error:
-        msg = f"--http-server-cert: cannot read {path}: {error.strerror}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"--http-server-cert: cannot read {path}: {error.strerror}") from error
     shown.hosts.certified = names_in(text)

@@ -229,8 +229,7 @@ class _Gates(Agreement):
 def _future(open_count: int) -> "asyncio.Future[Any]":
     """Return a new future, if not too many are open. Raises Unavailable."""
     if open_count >= MAX_OPEN:
-        msg = f"{MAX_OPEN} changes of the server wait already"
-        raise Unavailable(msg)
+        raise Unavailable(f"{MAX_OPEN} changes of the server wait already")
     return asyncio.get_running_loop().create_future()
 
 

@@ -26,8 +26,7 @@ def private_folder(environ: Mapping[str, str]) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     # Somebody else may have made a folder of that name in /tmp.
     if folder.is_symlink() or not system.is_private(folder.lstat()):
-        msg = f"{folder} can be written by others"
-        raise OSError(msg)
+        raise OSError(f"{folder} can be written by others")
     return folder
 
 

@@ -69,8 +69,7 @@ def ui_tokens(config: ServerConfig, folder: Path | None = None) -> "Tokens | Non
     try:
         return shared_tokens(folder)
     except OSError as error:
-        msg = f"--ui: cannot keep the token in {folder}: {error.strerror}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"--ui: cannot keep the token in {folder}: {error.strerror}") from error
 
 
 def dashboard_url(config: ServerConfig, found: list[tuple[str, str]]) -> str:

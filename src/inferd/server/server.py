@@ -513,5 +513,4 @@ def _opening_log(option: str, path: str | None) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
         reason = error.strerror if isinstance(error, OSError) else error
-        msg = f"{option}: cannot open {path}: {reason}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"{option}: cannot open {path}: {reason}") from error

@@ -43,5 +43,4 @@ def ssl_context(config: ServerConfig, *, with_http2: bool) -> ssl.SSLContext:
 
 
 def _refuse(flags: str, error: OSError | ValueError) -> NoReturn:
-    msg = f"{flags}: {error}"
-    raise InvalidConfig(msg) from error
+    raise InvalidConfig(f"{flags}: {error}") from error

@@ -111,28 +111,25 @@ class CudaRegion:
     def __init__(self, status: CudaRegionStatus, handle: bytes, driver: CudaDriver | None) -> None:
         self.status = status
         if len(handle) != HANDLE_BYTES:
-            msg = (
+            raise InvalidRequest(
                 f"raw_handle of shared memory region '{status.name}' has {len(handle)} bytes, "
                 f"a CUDA IPC handle has {HANDLE_BYTES}"
             )
-            raise InvalidRequest(msg)
         if driver is None:
-            msg = (
+            raise InvalidRequest(
                 f"failed to register CUDA shared memory region: '{status.name}', GPUs not "
                 f"supported: this server finds none"
             )
-            raise InvalidRequest(msg)
         count = driver.device_count()
         if not 0 <= status.device_id < count:
             msg = f"there is no GPU {status.device_id} here, device_id goes from 0 to {count - 1}"
             raise InvalidRequest(msg)
         memory = _GpuMemory(driver, handle, status.device_id)
         if status.size_bytes > memory.size_bytes:
-            msg = (
+            raise InvalidRequest(
                 f"the memory of shared memory region '{status.name}' has {memory.size_bytes} "
                 f"bytes, byte_size is {status.size_bytes}"
             )
-            raise InvalidRequest(msg)
         self._memory: _GpuMemory | None = memory
         self.spans: dict[tuple[int, int], Span] = {}
         """Always empty: each span is a copy and cannot be shared."""

@@ -169,11 +169,10 @@ def check_key(key: str) -> None:
     """Check that `key` is a valid name and not reserved. Raises InvalidRequest."""
     name = key.lstrip("/")  # as shm_open does
     if name in ("", ".", "..") or "/" in name or "\0" in name or not _fits(name):
-        msg = (
+        raise InvalidRequest(
             f"'{key[:MAX_KEY_BYTES]}' is no key of a shared memory object, expected a name of "
             f"at most {MAX_KEY_BYTES} bytes with no slash but the leading one"
         )
-        raise InvalidRequest(msg)
     if name.startswith(RESERVED):
         msg = f"key '{key}' is reserved: no client's object begins with {', '.join(RESERVED)}"
         raise InvalidRequest(msg)
@@ -212,11 +211,10 @@ def _mapped(fd: int, key: str, offset: int, size_bytes: int) -> Mapping:
         raise _cannot_open(key)
     needed = offset + size_bytes
     if needed > status.st_size:
-        msg = (
+        raise InvalidRequest(
             f"Invalid shared memory region: '{key}' has {status.st_size} bytes, offset {offset} "
             f"and byte_size {size_bytes} ask for {needed}"
         )
-        raise InvalidRequest(msg)
     skipped = offset % mmap.ALLOCATIONGRANULARITY
     options: dict[str, Any] = {"offset": offset - skipped}
     if sys.version_info >= (3, 13):

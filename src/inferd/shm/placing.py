@@ -67,12 +67,11 @@ def _fitting(
         view = tensor.view()
         place = places.get(tensor.name)
         if place is not None and len(view) > len(place.view):
-            msg = (
+            raise RegionFailed(
                 f"shared memory size specified with the request for output '{tensor.name}' "
                 f"({len(place.view)} bytes) should be at least {len(view)} bytes to hold the "
                 f"results"
             )
-            raise RegionFailed(msg)
         views.append(view)
     return places, views
 
@@ -107,11 +106,10 @@ def _placed(
 def _copied(name: str, data: memoryview) -> memoryview:
     """Return a copy of output `name`, made by numpy: it releases the interpreter lock."""
     if len(data) > MAX_COPIED_BYTES:
-        msg = (
+        raise InvalidRequest(
             f"output '{name}' lies in shared memory and has {len(data)} bytes; more than "
             f"{MAX_COPIED_BYTES} are not copied to be sent, give it a place in shared memory"
         )
-        raise InvalidRequest(msg)
     try:
         copy = np.empty(len(data), np.uint8)
     except MemoryError:

@@ -61,11 +61,10 @@ class Regions:
     def check_allowed(self) -> None:
         """Raise Unsupported unless clients may register and use shared memory."""
         if not self.allowed:
-            msg = (
+            raise Unsupported(
                 "Client shared memory is disabled. Start the server with "
                 "'--allow-client-shm=true' to enable it."
             )
-            raise Unsupported(msg)
 
     def open_system(self, name: str, key: str, offset: int, size_bytes: int) -> SystemRegion:
         """Return a POSIX shared memory object, or a part of it, to be added as `name`.
@@ -77,8 +76,7 @@ class Regions:
         """
         self._check_new(name, size_bytes)
         if not self._has_guard:
-            msg = "system shared memory needs a server on 64-bit Linux"
-            raise Unsupported(msg)
+            raise Unsupported("system shared memory needs a server on 64-bit Linux")
         if offset < 0:
             msg = f"offset of shared memory region '{name}' is {offset}, expected 0 or more"
             raise InvalidRequest(msg)
@@ -145,10 +143,9 @@ class Regions:
         region = self._regions.get(name)
         if region is None:
             self.check_allowed()
-            msg = (
+            raise RegionNotFound(
                 f"Unable to find shared memory region: '{name}' is not registered with this server"
             )
-            raise RegionNotFound(msg)
         # The usual case, before any check: it passed them when it was first asked for.
         known = region.spans.get((offset, size_bytes))
         if known is not None:
@@ -156,11 +153,10 @@ class Regions:
         end = offset + size_bytes
         if offset < 0 or size_bytes < 0 or end > region.status.size_bytes:
             sums = "" if offset > region.status.size_bytes else " + byte size"
-            msg = (
+            raise InvalidRequest(
                 f"Invalid offset{sums} for shared memory region: '{name}' has "
                 f"{region.status.size_bytes} bytes, bytes {offset} to {end} are not inside"
             )
-            raise InvalidRequest(msg)
         return region.span(offset, size_bytes)
 
     def close(self) -> None:
@@ -173,8 +169,7 @@ class Regions:
     def _check_new(self, name: str, size_bytes: int) -> None:
         self.check_allowed()
         if not name:  # only gRPC can leave it out; Triton's clients expect INTERNAL there
-            msg = "a shared memory region needs a name, this one has none"
-            raise RegionFailed(msg)
+            raise RegionFailed("a shared memory region needs a name, this one has none")
         if len(name.encode(errors="replace")) > MAX_NAME_BYTES:
             msg = f"the name of a shared memory region may have {MAX_NAME_BYTES} bytes at most"
             raise InvalidRequest(msg)

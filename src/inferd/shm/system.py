@@ -39,17 +39,15 @@ class _SharedObject:
         # together.
         now = os.fstat(self._fd)
         if now.st_nlink == 0:
-            msg = (
+            raise InvalidRequest(
                 f"the object of shared memory region '{self._name}' has been removed; "
                 f"unregister the region and register a new one"
             )
-            raise InvalidRequest(msg)
         if now.st_size < self._needed:
-            msg = (
+            raise InvalidRequest(
                 f"the object of shared memory region '{self._name}' has shrunk to {now.st_size} "
                 f"bytes, the region ends at byte {self._needed}"
             )
-            raise InvalidRequest(msg)
         self._looked_in = round_number
 
     def check(self) -> None:

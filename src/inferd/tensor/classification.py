@@ -29,11 +29,10 @@ def is_classifiable(datatype: DataType) -> bool:
 def check_classifiable(name: str, datatype: DataType) -> None:
     """Raise InvalidRequest when output `name` is of a datatype that has no classes."""
     if not is_classifiable(datatype):
-        msg = (
+        raise InvalidRequest(
             f"class result not available for output due to unsupported type '{datatype.value}': "
             f"that of output '{name}' must be an integer, FP32 or FP64"
         )
-        raise InvalidRequest(msg)
 
 
 def classified(tensor: Tensor, top_k: int, labels: Labels, *, batch_dims: int) -> Tensor:
@@ -66,11 +65,10 @@ def top_classes(tensor: Tensor, top_k: int, *, batch_dims: int) -> list[list[tup
     entry_count = prod(tensor.shape[:batch_dims])
     class_count = min(top_k, count)
     if count > MAX_ELEMENTS or entry_count * class_count > MAX_ELEMENTS:
-        msg = (
+        raise InvalidRequest(
             f"output '{tensor.name}' has {entry_count} times {count} elements, of which "
             f"{class_count} each are wanted as classes: both may be {MAX_ELEMENTS} at most"
         )
-        raise InvalidRequest(msg)
     entries = tensor.numpy().reshape(entry_count, count)
     return [_greatest(entry, class_count) for entry in entries]
 

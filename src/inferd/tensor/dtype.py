@@ -60,11 +60,10 @@ def datatype_named(name: str, tensor: str) -> DataType:
     """
     datatype = DATATYPES.get(name)
     if datatype is None:
-        msg = (
+        raise InvalidRequest(
             f"invalid datatype for input {tensor}: it is '{name}', expected one of "
             f"{', '.join(DATATYPES)}"
         )
-        raise InvalidRequest(msg)
     return datatype
 
 
@@ -82,6 +81,5 @@ def datatype_of(dtype: np.dtype[np.generic]) -> DataType:
     # By the name of its little-endian form: arrays of either byte order are the same datatype.
     datatype = _BY_NUMPY.get(dtype.newbyteorder("<").str)
     if datatype is None:
-        msg = f"numpy dtype {dtype} has no counterpart among the protocol's datatypes"
-        raise TypeError(msg)
+        raise TypeError(f"numpy dtype {dtype} has no counterpart among the protocol's datatypes")
     return datatype

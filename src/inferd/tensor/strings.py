@@ -45,20 +45,18 @@ def decode_strings(data: Any, tensor: str, model: str = "") -> list[bytes]:
     offset = 0
     while offset < end:
         if end - offset < 4:
-            msg = (
+            raise InvalidRequest(
                 f"incomplete string length indicator for {_named(tensor, model)}: {end - offset} "
                 f"bytes left where a 4-byte length is expected"
             )
-            raise InvalidRequest(msg)
         size = unpack(view, offset)[0]
         offset += 4
         if size > end - offset:  # the model's name stands at the end, as clients know it
             kind, whose = ("inference input", f" for model '{model}'") if model else ("tensor", "")
-            msg = (
+            raise InvalidRequest(
                 f"incomplete string data for {kind} '{tensor}', expecting string of length {size} "
                 f"but only {end - offset} bytes available for element {len(elements)}{whose}"
             )
-            raise InvalidRequest(msg)
         # Copied, as a view of each would keep the whole request in memory.
         elements.append(bytes(view[offset : offset + size]))
         offset += size

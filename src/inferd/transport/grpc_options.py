@@ -51,8 +51,7 @@ class GrpcOptions(GrpcLimits, frozen=True, kw_only=True):
 def grpc_ssl_context(options: GrpcOptions) -> ssl.SSLContext:
     """Return the TLS context that `options` ask for. Raises InvalidConfig."""
     if not options.server_cert or not options.server_key:
-        msg = "TLS for gRPC needs a server certificate and a server key"
-        raise InvalidConfig(msg)
+        raise InvalidConfig("TLS for gRPC needs a server certificate and a server key")
     if options.use_ssl_mutual and not options.root_cert:
         msg = "mutual TLS for gRPC needs the root certificate that signs the clients'"
         raise InvalidConfig(msg)

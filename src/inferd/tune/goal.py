@@ -61,10 +61,8 @@ def read_goal(text: str) -> Goal:
         found = _NUMBER.fullmatch(amount)
         known = what in (*QUANTILES, "memory") and found is not None and found[2] in units
         if not known or found is None or float(found[1]) == 0:
-            msg = f"the goal '{part[:50]}' is none: {_EXPECTED}"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"the goal '{part[:50]}' is none: {_EXPECTED}")
         if any(one.what == what for one in limits):
-            msg = f"the goal has {what} twice"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"the goal has {what} twice")
         limits.append(Limit(what, float(found[1]) * units[found[2]]))
     return Goal(tuple(limits), text)

@@ -54,8 +54,7 @@ def served(repository: Path, model: str, config: str | None, load: TuneLoad) -> 
         assert process.stdout is not None
         words = process.stdout.readline().split()  # empty if it has ended
         if not words:
-            msg = "the server under test does not start"
-            raise Unavailable(msg)
+            raise Unavailable("the server under test does not start")
         url = f"grpc://{words[1]}" if load.grpc else words[0]
         with Client(url, timeout_s=LOAD_S) as client:
             try:
@@ -127,8 +126,7 @@ def cost_of(result: PointResult, memory_bytes: float) -> Cost:
     Raises Unavailable if there is no latency: the load generator was at its limit.
     """
     if result.latency is None:
-        msg = f"{result.verdict.reason}: settings cannot be told apart"
-        raise Unavailable(msg)
+        raise Unavailable(f"{result.verdict.reason}: settings cannot be told apart")
     found = {}
     for quantile in QUANTILES:
         estimate = result.latency.percentiles.get(quantile)

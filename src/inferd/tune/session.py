@@ -186,8 +186,7 @@ class Session:
                 file.replace(file.with_name(f"{CONFIG_FILE}.old"))
             new.replace(file)
         except OSError as error:
-            msg = f"cannot write {file}: {error.strerror}"
-            raise InvalidConfig(msg) from error
+            raise InvalidConfig(f"cannot write {file}: {error.strerror}") from error
 
     def _cost(self, search: Search, candidate: Candidate) -> Cost | None:
         task, settings = self.task, self.space.named(candidate)
@@ -213,8 +212,7 @@ class Session:
         """Return what the model's file says, a configuration without anything if there is none."""
         file = self.task.place / CONFIG_FILE
         if not self.task.place.exists():
-            msg = f"there is no model '{self.task.model}' in {self.task.repository}"
-            raise ModelNotFound(msg)
+            raise ModelNotFound(f"there is no model '{self.task.model}' in {self.task.repository}")
         if not file.is_file():
             return ModelConfig(name=self.task.model)
         text = decode_pbtxt(file.read_bytes(), CONFIG_FILE)

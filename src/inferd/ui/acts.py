@@ -60,8 +60,7 @@ def decode_act(body: memoryview) -> Act:
     try:
         act: Act = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"the body is no act: {error}"
-        raise InvalidRequest(msg) from error
+        raise InvalidRequest(f"the body is no act: {error}") from error
     return act
 
 

@@ -49,6 +49,5 @@ def _element(der: bytes) -> tuple[int, bytes, bytes]:
         length = int.from_bytes(der[2:start], "big")
     end = start + length
     if end > len(der):
-        msg = "an element is cut off"
-        raise ValueError(msg)
+        raise ValueError("an element is cut off")
     return der[0], der[start:end], der[end:]

@@ -192,8 +192,7 @@ class UiRoutes(MountedRoutes):
         try:
             given = msgspec.json.decode(_body(request), type=_Unlock)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            msg = f'the body is not {{"token": "..."}}: {error}'
-            raise InvalidRequest(msg) from error
+            raise InvalidRequest(f'the body is not {{"token": "..."}}: {error}') from error
         session = tokens.unlock(given.token)
         if session is None:
             msg = "the token is not good, or has been used: the server has printed a newer link"
@@ -261,14 +260,11 @@ def _asked(target: bytes) -> tuple[list[Subject], bool]:
         values = parse_qs(query.decode(), keep_blank_values=True, strict_parsing=bool(query))
         # A page that names a parameter twice is wrong; taking either would be a guess.
         if repeated := [name for name, given in values.items() if len(given) > 1]:
-            msg = f"{repeated[0]} is there twice"
-            raise ValueError(msg)
+            raise ValueError(f"{repeated[0]} is there twice")
     except ValueError as error:
-        msg = f"the query cannot be read: {error}"
-        raise InvalidRequest(msg) from error
+        raise InvalidRequest(f"the query cannot be read: {error}") from error
     if unknown := values.keys() - _PARAMETERS:
-        msg = f"there is no parameter {min(unknown)[:100]!r} here"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"there is no parameter {min(unknown)[:100]!r} here")
     asked = {name: texts[0] for name, texts in values.items()}
     topics = asked.get("topics", "").split(",")
     for topic in topics:
@@ -277,8 +273,7 @@ def _asked(target: bytes) -> tuple[list[Subject], bool]:
             raise InvalidRequest(msg)
     model, version = asked.get("model", ""), asked.get("version", "")
     if "model" in topics and not model:
-        msg = "the topic model needs the parameter model"
-        raise InvalidRequest(msg)
+        raise InvalidRequest("the topic model needs the parameter model")
     subjects = [
         Subject(topic, model, version) if topic == "model" else Subject(topic) for topic in topics
     ]

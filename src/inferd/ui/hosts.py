@@ -58,8 +58,7 @@ class Hosts:
             host = request.target.partition(b"://")[2].partition(b"/")[0]
         name = _name_in(host)
         if name is None:
-            msg = f"the request names no host: {_shown(host)}"
-            raise Forbidden(msg)
+            raise Forbidden(f"the request names no host: {_shown(host)}")
         if not (self._is_known(name) or await self._is_full_name(name)):
             msg = f"this server does not know the name {_shown(host)}; --ui-hosts can tell it"
             raise Forbidden(msg)
@@ -74,8 +73,7 @@ class Hosts:
         site = headers.get(b"sec-fetch-site")
         # Sent by browsers alone, and no page can set it (Fetch Metadata).
         if site is not None and site not in _OWN_SITES:
-            msg = "pages of other sites may not ask this"
-            raise Forbidden(msg)
+            raise Forbidden("pages of other sites may not ask this")
         origin = headers.get(b"origin")
         if origin is None:
             # curl and scripts send none: no page has made them send anything.
@@ -87,8 +85,7 @@ class Hosts:
             name = _name_in(found[1])
             if name is not None and _is_among(self._given, name):
                 return
-        msg = f"pages of the origin {_shown(origin)} may not ask this"
-        raise Forbidden(msg)
+        raise Forbidden(f"pages of the origin {_shown(origin)} may not ask this")
 
     def _is_known(self, name: str) -> bool:
         if name == "localhost" or name.endswith(".localhost"):  # RFC 6761, section 6.3

@@ -60,8 +60,7 @@ class Permission:
             # Without keys, a session is the only way.
             if self._keys is None:
                 what = "the session is over" if session else "this needs a session"
-                msg = f"{what}: open the link that the server has printed last"
-                raise Unauthenticated(msg)
+                raise Unauthenticated(f"{what}: open the link that the server has printed last")
             self._keys.check(group, headers)
         # Who restricted an API wants its header, whoever asks (docs/decisions/0044-dashboard.md).
         for guard in self._secrets[group]:

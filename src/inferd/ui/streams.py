@@ -71,8 +71,7 @@ class Hub:
         unique = dict.fromkeys(subjects)  # in the order in which they are asked for
         # Before anything is asked of the server on behalf of who is refused.
         if len(self._streams) >= MOST_STREAMS:
-            msg = f"{MOST_STREAMS} streams of events are open already; try again later"
-            raise Overloaded(msg)
+            raise Overloaded(f"{MOST_STREAMS} streams of events are open already; try again later")
         stream = EventStream(self, frozenset(unique))
         self._streams.add(stream)  # it counts from now on
         try:
@@ -124,8 +123,7 @@ class Hub:
 
     async def _opened(self, subjects: Collection[Subject]) -> list[Feed]:
         if self.is_ended:
-            msg = "the server is shutting down"
-            raise Unavailable(msg)
+            raise Unavailable("the server is shutting down")
         feeds = [self._topics.feed(subject) for subject in subjects]
         await self._refresh(frozenset(subjects))
         return feeds

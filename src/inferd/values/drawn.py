@@ -26,8 +26,7 @@ def read_shapes(words: Iterable[str]) -> dict[str, tuple[int, ...]]:
         except ValueError:
             dims = (-1,)
         if not colon or not name or any(dim < 0 for dim in dims):
-            msg = f"--shape {word} is not NAME:D,D with dims from 0 on"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(f"--shape {word} is not NAME:D,D with dims from 0 on")
         found[name] = dims
     return found
 
@@ -66,18 +65,16 @@ def _dims(
     if given is None:
         if -1 in dims:
             example = ",".join(str(dim) if dim >= 0 else "8" for dim in dims)
-            msg = (
+            raise InvalidRequest(
                 f"input '{declared.name}' has dims {dims_text(dims)}, of which -1 may be any: say "
                 f"which, as in --shape {declared.name}:{example}"
             )
-            raise InvalidRequest(msg)
         return first + dims
     if not fits(dims, given):
-        msg = (
+        raise InvalidRequest(
             f"--shape {declared.name}:{','.join(map(str, given))} does not fit the input's dims "
             f"{dims_text(dims)}"
         )
-        raise InvalidRequest(msg)
     return first + given
 
 

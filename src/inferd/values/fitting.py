@@ -49,17 +49,15 @@ def fitted(
 def _as_it_is(name: str, value: InputValue) -> Tensor:
     """Return a value in the datatype that it has: JSON's numbers are INT64 or FP64."""
     if not name or value.array is None:
-        msg = (
+        raise InvalidRequest(
             f"the model does not say what it takes: give each input a name, and a file that has a "
             f"datatype, unlike {value.source}"
         )
-        raise InvalidRequest(msg)
     try:
         datatype = value.datatype or datatype_of(value.array.dtype)
         array = value.array if value.datatype else cast(value.array, datatype)
     except TypeError as error:
-        msg = f"{value.source}: {error}"
-        raise InvalidRequest(msg) from error
+        raise InvalidRequest(f"{value.source}: {error}") from error
     return _tensor(name, datatype, array, value)
 
 
@@ -78,8 +76,7 @@ def _named(
         return {next(iter(inputs)): values[""]}
     for name in values:
         if name not in inputs:
-            msg = f"the model has no input '{name}'; it takes {_listed(inputs)}"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(f"the model has no input '{name}'; it takes {_listed(inputs)}")
     return values
 
 
@@ -104,22 +101,20 @@ def _fitted(declared: TensorMetadata, value: InputValue, pixels: str) -> tuple[T
         array = _cast(array[None] if has_batch else array, declared, value)
     elif value.datatype is not None:
         if value.datatype is not datatype:
-            msg = (
+            raise InvalidRequest(
                 f"{value.source} says that input '{name}' is {value.datatype.value}; the model "
                 f"takes {datatype.value}"
             )
-            raise InvalidRequest(msg)
         array = value.array
     else:
         array = _cast(value.array, declared, value)
         note = _cast_note(value.array, datatype)
     shaped = _shaped(array, dims)
     if shaped is None:
-        msg = (
+        raise InvalidRequest(
             f"{value.source} has dims {dims_text(array.shape)}, input '{name}' of the model takes "
             f"{dims_text(dims)}"
         )
-        raise InvalidRequest(msg)
     return _tensor(name, datatype, shaped, value), note
 
 
@@ -141,11 +136,10 @@ def _content(declared: TensorMetadata, value: InputValue) -> Array:
         return objects([value.content]).reshape(shape)
     size = declared.datatype.size_bytes
     if len(value.content) % size:
-        msg = (
+        raise InvalidRequest(
             f"{value.source} has {len(value.content)} bytes, which are no whole number of "
             f"{declared.datatype.value} of {size} bytes"
         )
-        raise InvalidRequest(msg)
     # As clients send binary tensors: packed, little-endian.
     array = np.frombuffer(value.content, declared.datatype.numpy)
     dims = declared.shape
@@ -164,11 +158,10 @@ def _cast(array: Array, declared: TensorMetadata, value: InputValue) -> Array:
     try:
         return cast(array, declared.datatype)
     except (ValueError, OverflowError, TypeError) as error:
-        msg = (
+        raise InvalidRequest(
             f"{value.source} has {_kind(array)}, input '{declared.name}' of the model takes "
             f"{declared.datatype.value}: {error}"
-        )
-        raise InvalidRequest(msg) from None
+        ) from None
 
 
 def _kind(array: Array) -> str:

@@ -125,12 +125,10 @@ def check_suffix(file: str) -> None:
     """Raise InvalidRequest unless `file` can be written: known by its suffix, in a folder there."""
     path = Path(file)
     if path.suffix.lower() not in SUFFIXES:
-        msg = f"--output {file}: the name is to end in one of {', '.join(SUFFIXES)}"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"--output {file}: the name is to end in one of {', '.join(SUFFIXES)}")
     folder = path.parent
     if not folder.is_dir():
-        msg = f"--output {file}: there is no folder {folder}"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"--output {file}: there is no folder {folder}")
     # Before the request is sent: an answer that took minutes should not be lost for that.
     if not os.access(folder, os.W_OK):
         msg = f"--output {file}: the folder {folder} cannot be written; name another"
@@ -219,8 +217,7 @@ def _csv(tensors: Sequence[Tensor]) -> bytes:
             names.append(one.name if rows.shape[1] == 1 else f"{one.name}_{at}")
             columns.append([_cell(each) for each in rows[:, at].tolist()])
     if len({len(column) for column in columns}) > 1:
-        msg = "the outputs have different numbers of rows: write .npz"
-        raise InvalidRequest(msg)
+        raise InvalidRequest("the outputs have different numbers of rows: write .npz")
     out = io.StringIO()
     # RFC 4180 says CRLF, but tools of a Unix shell would keep the CR in the last column.
     writer = csv.writer(out, lineterminator="\n")

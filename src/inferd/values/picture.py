@@ -34,8 +34,7 @@ def read_picture(file: Path) -> Array:
             pixels = np.asarray(opened.convert(mode))
     # Pillow raises SyntaxError for files that are cut off or none of their kind.
     except (OSError, SyntaxError, ValueError, library.DecompressionBombError) as error:
-        msg = f"{file} cannot be read as a picture: {error}"
-        raise InvalidRequest(msg) from error
+        raise InvalidRequest(f"{file} cannot be read as a picture: {error}") from error
     return pixels if pixels.ndim == 3 else pixels[:, :, None]
 
 
@@ -47,11 +46,9 @@ def arranged(pixels: Array, dims: tuple[int, ...], scale: str, source: str) -> t
     so. Raises InvalidRequest.
     """
     if not pixels.size:
-        msg = f"reading {source} needs Pillow: pip install 'inferd[pictures]'"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"reading {source} needs Pillow: pip install 'inferd[pictures]'")
     if len(dims) not in (2, 3):
-        msg = f"{source} is a picture, but the input has dims {list(dims)}"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"{source} is a picture, but the input has dims {list(dims)}")
     # [3, 224, 3] can be read both ways; channels first is what ONNX and PyTorch have.
     is_last = len(dims) == 3 and dims[2] in CHANNELS and dims[0] not in CHANNELS
     channels = 1 if len(dims) == 2 else dims[2] if is_last else dims[0]
@@ -93,8 +90,7 @@ def _scaled(pixels: Array, scale: str) -> Array:
     if scale == "-1..1":
         return shares * 2 - 1
     if pixels.shape[2] != 3:
-        msg = "--pixels imagenet is for inputs with three channels"
-        raise InvalidRequest(msg)
+        raise InvalidRequest("--pixels imagenet is for inputs with three channels")
     return (shares - _MEAN) / _DEVIATION
 
 

@@ -24,11 +24,9 @@ def read_json(body: bytes, source: str) -> dict[str, InputValue]:
     try:
         document = json.loads(body)
     except ValueError as error:
-        msg = f"{source} is no JSON: {error}"
-        raise InvalidRequest(msg) from None
+        raise InvalidRequest(f"{source} is no JSON: {error}") from None
     except RecursionError:
-        msg = f"{source} is nested too deeply"
-        raise InvalidRequest(msg) from None
+        raise InvalidRequest(f"{source} is nested too deeply") from None
     # An inference request as the protocol has it, copied from a log or from documentation.
     if isinstance(document, dict) and isinstance(document.get("inputs"), list):
         return dict(_v2_input(entry, source) for entry in document["inputs"])
@@ -43,16 +41,14 @@ def read_json(body: bytes, source: str) -> dict[str, InputValue]:
 def _v2_input(entry: object, source: str) -> tuple[str, InputValue]:
     """Return the name and value of an entry of a V2 request's inputs."""
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-        msg = f"{source}: each of the inputs is to be an object with a name"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"{source}: each of the inputs is to be an object with a name")
     name = entry["name"]
     datatype = DATATYPES.get(str(entry.get("datatype")))
     if datatype is None:
         msg = f"{source}: input '{name}' has datatype '{entry.get('datatype')}', which there is not"
         raise InvalidRequest(msg)
     if "data" not in entry:
-        msg = f"{source}: input '{name}' has no data"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"{source}: input '{name}' has no data")
     array = json_array(entry["data"], f"{source}: '{name}'")
     try:
         array = cast(array, datatype).reshape(entry.get("shape", -1))
@@ -98,13 +94,11 @@ def _numbers(flat: list[object], what: str) -> Array:
                 return np.array(flat, kind)
             except OverflowError:
                 continue
-        msg = f"{what} has an integer beyond 64 bits"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"{what} has an integer beyond 64 bits")
     try:
         return np.array(flat, np.float64)
     except OverflowError:
-        msg = f"{what} has a number beyond what float64 can say"
-        raise InvalidRequest(msg) from None
+        raise InvalidRequest(f"{what} has a number beyond what float64 can say") from None
 
 
 def _flat(values: Any, what: str) -> tuple[list[Any], tuple[int, ...]]:
@@ -116,13 +110,11 @@ def _flat(values: Any, what: str) -> tuple[list[Any], tuple[int, ...]]:
         # different lengths, and guesses a type.
         lengths = {len(one) for one in level}
         if len(lengths) > 1:
-            msg = f"{what} has rows of different lengths: {_some(sorted(lengths))}"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(f"{what} has rows of different lengths: {_some(sorted(lengths))}")
         shape.append(lengths.pop())
         level = [inner for one in level for inner in one]
     if any(isinstance(one, list) for one in level):
-        msg = f"{what} mixes lists and values"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"{what} mixes lists and values")
     return level, tuple(shape)
 
 
@@ -162,8 +154,7 @@ def _read_word(word: str, stdin: Callable[[], bytes]) -> Mapping[str, InputValue
         [value] = _read_word(f"{plain}={text}", stdin).values()
         return {plain: _typed(value, DATATYPES[kind])}
     if not equals or not name:
-        msg = f"--input {word} is neither NAME=VALUE nor NAME=@FILE nor @FILE"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"--input {word} is neither NAME=VALUE nor NAME=@FILE nor @FILE")
     if not text.startswith("@"):
         return {name: InputValue(f"--input {name}", _inline(text))}
     path, member = text[1:], ""
@@ -177,8 +168,7 @@ def _read_word(word: str, stdin: Callable[[], bytes]) -> Mapping[str, InputValue
         return {name: InputValue(path, joined_columns(columns, path))}
     if member:
         if member not in values:
-            msg = f"{path} has no array '{member}', but {_names(values)}"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(f"{path} has no array '{member}', but {_names(values)}")
         return {name: values[member]}
     if len(values) != 1:
         msg = f"{path} has {_names(values)}: give it as --input @{path}"
@@ -194,8 +184,7 @@ def _typed(value: InputValue, datatype: DataType) -> InputValue:
     try:
         return value._replace(array=cast(value.array, datatype), datatype=datatype)
     except (ValueError, OverflowError, TypeError) as error:
-        msg = f"{value.source} cannot be {datatype.value}: {error}"
-        raise InvalidRequest(msg) from None
+        raise InvalidRequest(f"{value.source} cannot be {datatype.value}: {error}") from None
 
 
 def _names(values: Mapping[str, InputValue]) -> str:
@@ -223,19 +212,15 @@ def read_file(path: str, stdin: Callable[[], bytes]) -> dict[str, InputValue]:
     suffix = file.suffix.lower()
     try:
         if file.is_dir():
-            msg = f"{path} is a folder: name a file in it"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(f"{path} is a folder: name a file in it")
         # Said here, as each reader has its own, less plain, error for it.
         if not file.stat().st_size:
-            msg = f"{path} is empty (0 bytes)"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(f"{path} is empty (0 bytes)")
         return _read_known(file, path, suffix)
     except OSError as error:
-        msg = f"cannot read {path}: {error.strerror or error}"
-        raise InvalidRequest(msg) from error
+        raise InvalidRequest(f"cannot read {path}: {error.strerror or error}") from error
     except MemoryError as error:
-        msg = f"{path} does not fit into memory: send fewer rows at once"
-        raise InvalidRequest(msg) from error
+        raise InvalidRequest(f"{path} does not fit into memory: send fewer rows at once") from error
 
 
 def _read_known(file: Path, path: str, suffix: str) -> dict[str, InputValue]:
@@ -246,8 +231,7 @@ def _read_known(file: Path, path: str, suffix: str) -> dict[str, InputValue]:
     if suffix in TABLES:
         columns = read_table(file)
         if not columns:
-            msg = f"{path} has no columns"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(f"{path} has no columns")
         return {name: InputValue(path, column) for name, column in columns.items()}
     if suffix in PICTURES:
         return {

@@ -32,8 +32,7 @@ def joined_columns(columns: Mapping[str, Array | None], source: str) -> Array:
     """
     arrays = [one for one in columns.values() if one is not None]
     if any(one.ndim != 1 for one in arrays):
-        msg = f"{source} has columns with more than one value a row"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"{source} has columns with more than one value a row")
     if any(one.dtype.kind == "O" for one in arrays):
         arrays = [one if one.dtype.kind == "O" else _texts(one) for one in arrays]
     return np.stack(arrays, axis=1)
@@ -52,11 +51,9 @@ def _read_csv(file: Path) -> dict[str, Array]:
             opened.seek(0)
             rows = [row for row in csv.reader(opened, delimiter=delimiter) if row]
     except (UnicodeDecodeError, csv.Error) as error:
-        msg = f"{file} cannot be read as a table: {error}"
-        raise InvalidRequest(msg) from error
+        raise InvalidRequest(f"{file} cannot be read as a table: {error}") from error
     if not rows:
-        msg = f"{file} has no rows"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"{file} has no rows")
     width = len(rows[0])
     for number, row in enumerate(rows, 1):
         if len(row) != width:
@@ -68,11 +65,9 @@ def _read_csv(file: Path) -> dict[str, Array]:
         return {"": joined_columns(dict(zip(map(str, range(width)), columns, strict=True)), "")}
     names = [name.strip() for name in rows[0]]
     if len(set(names)) < width:
-        msg = f"{file}: the first row names a column twice"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"{file}: the first row names a column twice")
     if len(rows) == 1:
-        msg = f"{file} has names of columns, but no rows"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"{file} has names of columns, but no rows")
     return {name: _column([row[at] for row in rows[1:]]) for at, name in enumerate(names)}
 
 
@@ -118,8 +113,7 @@ def _read_parquet(file: Path) -> dict[str, Array]:
     try:
         table = pyarrow.parquet.read_table(file)
     except (pyarrow.ArrowException, ValueError) as error:
-        msg = f"{file} cannot be read as Parquet: {error}"
-        raise InvalidRequest(msg) from error
+        raise InvalidRequest(f"{file} cannot be read as Parquet: {error}") from error
     return {name: _arrow_column(table.column(name), name, file) for name in table.column_names}
 
 

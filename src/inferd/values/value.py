@@ -39,12 +39,10 @@ def cast(array: Array, datatype: DataType) -> Array:
     """Return `array` in the form of `datatype`. Raises ValueError where values would change."""
     if datatype is DataType.BYTES:
         if array.dtype.kind not in "OSU":
-            msg = "numbers are no strings"
-            raise ValueError(msg)
+            raise ValueError("numbers are no strings")
         return array.astype(object)
     if array.dtype.kind in "OSUV":
-        msg = "strings are no numbers"
-        raise ValueError(msg)
+        raise ValueError("strings are no numbers")
     if datatype is DataType.BF16:
         return float64_to_half(array.astype(np.float64), datatype)
     wanted = datatype.numpy
@@ -59,6 +57,5 @@ def cast(array: Array, datatype: DataType) -> Array:
     # Compared as values, so 1.0 may be an integer, and 1.5 and 300 as INT8 may not.
     if not np.array_equal(made, array):
         odd = array[made != array].ravel()[0]
-        msg = f"{odd} is no {datatype.value}"
-        raise ValueError(msg)
+        raise ValueError(f"{odd} is no {datatype.value}")
     return made

@@ -59,8 +59,7 @@ class Load(msgspec.Struct, frozen=True):
 def decode_load(body: memoryview) -> Load:
     """Return the model that a load request asks for. Raises InvalidRequest."""
     if len(body) > MAX_BODY_BYTES:
-        msg = f"the body has {len(body)} bytes, the limit is {MAX_BODY_BYTES}"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"the body has {len(body)} bytes, the limit is {MAX_BODY_BYTES}")
     try:
         load = msgspec.json.decode(body, type=Load)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
@@ -69,8 +68,7 @@ def decode_load(body: memoryview) -> Load:
     # SageMaker gives the path of a folder; anything else would be relative to where the server was
     # started.
     if not load.url.startswith("/") or "\0" in load.url:
-        msg = f"url is '{load.url[:200]}', expected the path of a folder, from / on"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"url is '{load.url[:200]}', expected the path of a folder, from / on")
     return load
 
 

@@ -49,8 +49,7 @@ class CudaRegistration(NamedTuple):
 
 def no_regions(_region: str, _offset: int, _size_bytes: int) -> Span:
     """Refuse every reference: the Resolve of a codec that was given none."""
-    msg = "there is no shared memory here"
-    raise Unsupported(msg)
+    raise Unsupported("there is no shared memory here")
 
 
 def decode_reference(what: str, region: Any, offset: Any, size_bytes: Any) -> Reference:
@@ -65,14 +64,11 @@ def decode_reference(what: str, region: Any, offset: Any, size_bytes: Any) -> Re
     if is_right and offset >= 0 and size_bytes >= 0:
         return region, offset, size_bytes
     if type(region) is not str:
-        msg = f"{what}: {REGION} must be a region's name"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"{what}: {REGION} must be a region's name")
     if size_bytes is None:
-        msg = f"{what} names shared memory region '{region}' without {SIZE}"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"{what} names shared memory region '{region}' without {SIZE}")
     wrong = SIZE if type(offset) is int and offset >= 0 else OFFSET
-    msg = f"{what}: {wrong} must be a number of bytes, 0 or more"
-    raise InvalidRequest(msg)
+    raise InvalidRequest(f"{what}: {wrong} must be a number of bytes, 0 or more")
 
 
 def span_parameters(span: Span) -> Parameters:
@@ -108,11 +104,10 @@ def placed_output(
     """Return the output that a server has written to `place`. Raises InvalidRequest."""
     size = placed_bytes(datatype, shape, place)
     if not 0 <= size <= len(place) or min(shape, default=0) < 0:
-        msg = (
+        raise InvalidRequest(
             f"output '{name}' is {datatype.value} {list(shape)}, which is more than the "
             f"{len(place)} bytes of shared memory for it"
         )
-        raise InvalidRequest(msg)
     return Tensor(name, datatype, shape, place[:size])
 
 
@@ -141,11 +136,10 @@ def read_input(tensor: Tensor, span: Span, model: str, *, on_loop: bool) -> None
     is_text = tensor.datatype is DataType.BYTES
     if is_text or span.is_copy:
         if size_bytes > MAX_COPY_BYTES:
-            msg = (
+            raise InvalidRequest(
                 f"input '{tensor.name}' has {size_bytes} bytes of shared memory; of BYTES and of "
                 f"GPU memory at most {MAX_COPY_BYTES} are taken, because they are copied"
             )
-            raise InvalidRequest(msg)
         if on_loop and size_bytes > INLINE_STRING_BYTES:
             raise NotFast
     count = 1
@@ -155,12 +149,11 @@ def read_input(tensor: Tensor, span: Span, model: str, *, on_loop: bool) -> None
             raise InvalidRequest(msg)
         count *= dim
     if not is_text and size_bytes != (expected := count * tensor.datatype.size_bytes):
-        msg = (
+        raise InvalidRequest(
             f"input byte size mismatch for input '{tensor.name}' for model '{model}'. Expected "
             f"{expected}, got {size_bytes} bytes of shared memory for {tensor.datatype.value} "
             f"{list(tensor.shape)}"
         )
-        raise InvalidRequest(msg)
     if span.is_copy:
         # GPU memory is fetched only after its size was found right.
         span.fetch()
@@ -180,8 +173,7 @@ def place_output(wanted: WantedOutput, reference: Reference, resolve: Resolve) -
     """
     if wanted.binary or wanted.top_k:
         what = "binary_data" if wanted.binary else "classification"
-        msg = f"Output can't set both '{REGION}' and '{what}': '{wanted.name}' does"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"Output can't set both '{REGION}' and '{what}': '{wanted.name}' does")
     span = resolve(reference[0], reference[1], reference[2])
     wanted.place = span
     return span
@@ -224,11 +216,10 @@ def _inputs_below(spans: list[Span], outputs: list[WantedOutput]) -> list[Span]:
             continue
         taken = places.setdefault(where, [])
         if taken and start < taken[-1][1]:
-            msg = (
+            raise InvalidRequest(
                 f"output '{placed[index].name}' is to be written to shared memory "
                 f"that another output of the same request uses"
             )
-            raise InvalidRequest(msg)
         taken.append((start, end))
     below = []
     for span in spans[:input_count]:
@@ -247,11 +238,10 @@ def _copy_inputs(inputs: list[Tensor], spans: list[Span], *, on_loop: bool) -> N
     found = [tensor for tensor in inputs if id(tensor.data) in views]
     size_bytes = sum(len(tensor.data) for tensor in found)
     if size_bytes > MAX_COPY_BYTES:
-        msg = (
+        raise InvalidRequest(
             f"inputs that outputs are to be written over have {size_bytes} bytes of shared memory; "
             f"at most {MAX_COPY_BYTES} are taken, because they are copied"
         )
-        raise InvalidRequest(msg)
     if on_loop and size_bytes > INLINE_STRING_BYTES:
         raise NotFast
     for tensor in found:

@@ -89,12 +89,10 @@ def read_net(data: bytes, file: str) -> Net:
                 msg = f"'{file}' is no Caffe2 net: it has a field {number}, and nets have none"
                 raise InvalidConfig(msg)
     except Malformed as error:
-        msg = f"'{file}' is no Caffe2 net, or is cut off: {error}"
-        raise InvalidConfig(msg) from None
+        raise InvalidConfig(f"'{file}' is no Caffe2 net, or is cut off: {error}") from None
     # Counted before any is read: an empty operator takes two bytes of the file, and an object here.
     if len(parts) > MAX_OPERATORS:
-        msg = f"'{file}' has {len(parts)} operators, more than {MAX_OPERATORS}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"'{file}' has {len(parts)} operators, more than {MAX_OPERATORS}")
     for position, part in enumerate(parts, 1):
         place = f"'{file}', operator {position} of {len(parts)}"
         net.operators.append(_operator(part, place))
@@ -105,8 +103,7 @@ def _operator(data: memoryview, place: str) -> Operator:
     try:
         found = gathered(data, {1: text, 2: text, 4: text, 5: _argument})
     except Malformed as error:
-        msg = f"{place} is malformed: {error}"
-        raise InvalidConfig(msg) from None
+        raise InvalidConfig(f"{place} is malformed: {error}") from None
     # The last value of a field counts (protobuf); without any the type is "", which is not known.
     kind, outputs = "".join(found[4][-1:]), tuple(found[2])
     if outputs:

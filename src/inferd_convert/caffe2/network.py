@@ -27,8 +27,7 @@ class Caffe2Network:
 
     def __init__(self, init: Net, predict: Net) -> None:
         if not predict.operators:
-            msg = "the net that is to run for requests has no operator"
-            raise InvalidConfig(msg)
+            raise InvalidConfig("the net that is to run for requests has no operator")
         operators = [*init.operators, *predict.operators]
         check_convertible([one for one in operators if one.type not in OPERATORS])
         self._init = init
@@ -119,8 +118,7 @@ def _run(graph: Graph, operator: Operator, blobs: dict[str, Value | None]) -> No
     for name in operator.inputs:
         value = blobs.get(name)
         if value is None:
-            msg = f"{operator.place} reads '{name}', which nothing before it gives"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{operator.place} reads '{name}', which nothing before it gives")
         inputs.append(value)
     graph.place = operator.place
     outputs = convert_call(OPERATORS[operator.type], Caffe2Call(graph, operator, inputs))
@@ -133,6 +131,5 @@ def _run(graph: Graph, operator: Operator, blobs: dict[str, Value | None]) -> No
 def _output(blobs: dict[str, Value | None], name: str) -> Value:
     value = blobs.get(name)
     if value is None:
-        msg = f"the net gives no blob '{name}', or not one that can be converted"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"the net gives no blob '{name}', or not one that can be converted")
     return value

@@ -165,24 +165,21 @@ def _check_native(network: MxnetNetwork, config: ModelConfig) -> None:
     """Check that `config` has what the library needs, and matches the symbol."""
     inputs, names = {tensor.name for tensor in config.input}, set(network.input_names())
     if inputs != names or not config.output:
-        msg = (
+        raise InvalidConfig(
             f"model '{config.name}': MXNet's library tells no types and dims, so config.pbtxt has "
             f"to list outputs and the inputs {', '.join(sorted(names)) or 'none'}; "
             f"it lists the inputs {', '.join(sorted(inputs)) or 'none'}"
         )
-        raise InvalidConfig(msg)
     if left_out := [tensor.name for tensor in config.input if tensor.optional]:
-        msg = (
+        raise InvalidConfig(
             f"model '{config.name}': the configuration calls input '{left_out[0]}' optional, but "
             f"MXNet's library needs all inputs"
         )
-        raise InvalidConfig(msg)
     datatypes = [tensor.datatype for tensor in config.input]
     datatypes += [tensor.datatype for tensor in config.output]
     for datatype in datatypes:
         if datatype not in _DATATYPES:
-            msg = f"model '{config.name}': MXNet's library has no {datatype.value}"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"model '{config.name}': MXNet's library has no {datatype.value}")
     _places(network, config)
 
 

@@ -32,8 +32,7 @@ class Library:
         """Call one function."""
         if getattr(self._library, name)(*arguments):
             text = self._library.MXGetLastError().decode("utf-8", "replace") or name
-            msg = f"MXNet: {_first_line(text)}"
-            raise pb_utils.TritonModelException(msg)
+            raise pb_utils.TritonModelException(f"MXNet: {_first_line(text)}")
 
 
 class Predictor:
@@ -117,8 +116,7 @@ class TritonPythonModel:
         key = tuple((array.shape, array.dtype.str) for array in feed.values())
         # MXNet takes a dim of 0 for one that is to be inferred.
         if any(array.size == 0 for array in feed.values()):
-            msg = "MXNet takes no arrays without elements"
-            raise pb_utils.TritonModelException(msg)
+            raise pb_utils.TritonModelException("MXNet takes no arrays without elements")
         # Taken out and put back at the end, so that the first is the one not used for longest.
         predictor = self._predictors.pop(key, None)
         if predictor is None:

@@ -152,8 +152,7 @@ class MxnetNetwork:
         if name in ports:
             return graph.input(ports[name])
         if name not in self._params:
-            msg = f"{graph.place}: there is no parameter '{name}'"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{graph.place}: there is no parameter '{name}'")
         return graph.constant(self._params[name])
 
     def _output(
@@ -170,8 +169,7 @@ class MxnetNetwork:
             )
         if entry is None or entry not in values:
             listed = ", ".join(f"'{one}'" for one in known)
-            msg = f"the symbol has no output '{name}', it has {listed}"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"the symbol has no output '{name}', it has {listed}")
         return values[entry]
 
     def _met(self, node: SymbolNode, weight: str) -> tuple[int, ...] | None:

@@ -92,8 +92,7 @@ class _Reader:
     def refuse(self, reason: str) -> NoReturn:
         """Raise InvalidConfig with file and place."""
         place = f", {self.place}" if self.place else ""
-        msg = f"'{self._file}' is no list of MXNet arrays{place}: {reason}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"'{self._file}' is no list of MXNet arrays{place}: {reason}")
 
 
 def _array(reader: _Reader) -> Array:

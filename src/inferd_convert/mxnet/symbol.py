@@ -52,14 +52,12 @@ def read_symbol(data: bytes, file: str) -> Symbol:
         # many that say nothing of the graph.
         read = msgspec.json.decode(data, type=_Symbol)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"'{file}' is no MXNet symbol: {error}"
-        raise InvalidConfig(msg) from None
+        raise InvalidConfig(f"'{file}' is no MXNet symbol: {error}") from None
     if not read.nodes or not read.heads or len(read.nodes) > MAX_NODES:
-        msg = (
+        raise InvalidConfig(
             f"'{file}' is no MXNet symbol: it has {len(read.nodes)} nodes and {len(read.heads)} "
             f"outputs, expected at least one each and at most {MAX_NODES}"
         )
-        raise InvalidConfig(msg)
     symbol = Symbol([], [])
     for number, node in enumerate(read.nodes):
         place = f"'{file}', node {number} of {len(read.nodes)} ('{node.op}' '{node.name}')"
@@ -76,10 +74,8 @@ def _entry(entry: list[int], limit: int, place: str) -> tuple[int, int]:
     """Return the node and output index of `entry`; the node must come before node `limit`."""
     # Newer files have a third number, the version of a variable, which means nothing here.
     if len(entry) not in (2, 3) or min(entry) < 0:
-        msg = f"{place} reads {entry}, expected a node and one of its outputs"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place} reads {entry}, expected a node and one of its outputs")
     # Topological order is what makes one pass over the nodes enough, and cycles impossible.
     if entry[0] >= limit:
-        msg = f"{place} reads node {entry[0]}, which does not come before it"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place} reads node {entry[0]}, which does not come before it")
     return entry[0], entry[1]

@@ -63,7 +63,7 @@ class FakeDevice:
     def wait(self, stream):
         assert stream in self.streams
         if self.is_lost:
-            raise BackendFailed("the GPU is lost")  # noqa: EM101
+            raise BackendFailed("the GPU is lost")
         self.waits += 1
 
     def close_stream(self, stream):

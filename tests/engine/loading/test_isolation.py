@@ -48,6 +48,6 @@ def test_a_load_in_the_server_is_marked_and_one_in_a_worker_is_not(tmp_path):
     with marked_load(config_of(inferd_process="worker"), HOSTED, marks):
         assert not read_record(descriptor).runs
     with pytest.raises(OSError, match="no"), marked_load(config_of(), IdentityBackend(), marks):
-        raise OSError("no")  # noqa: EM101
+        raise OSError("no")
     assert not read_record(descriptor).runs
     os.close(descriptor)

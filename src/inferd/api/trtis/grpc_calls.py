@@ -169,8 +169,7 @@ class TrtisMethods:
         elif request.type == _UNLOAD:
             await self.trtis.unload(request.model_name)
         else:
-            msg = f"there is no model control of type {request.type}"
-            raise UnknownCall(msg)
+            raise UnknownCall(f"there is no model control of type {request.type}")
         return {}
 
     async def shared_memory_control(self, request: Any, call: Call) -> Fields:
@@ -196,8 +195,7 @@ class TrtisMethods:
         # uint64 in the messages; beyond 63 bits no offset of a file exists, and compiled code would
         # overflow.
         if wanted.byte_size > _MAX_NUMBER or wanted.system_shared_memory.offset > _MAX_NUMBER:
-            msg = f"region '{wanted.name}' is larger than any memory"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(f"region '{wanted.name}' is larger than any memory")
         if kind == "system_shared_memory":
             where = wanted.system_shared_memory
             key = where.shared_memory_key
@@ -207,17 +205,15 @@ class TrtisMethods:
             change = AddCudaRegion(name, gpu.raw_handle, gpu.device_id, size_bytes)
             await self._engine.changes.change(change)
         else:
-            msg = (
+            raise InvalidRequest(
                 f"failed to register shared memory region: '{wanted.name}', improperly formed "
                 f"request. It is neither of system nor of CUDA shared memory"
             )
-            raise InvalidRequest(msg)
 
     async def repository(self, request: Any, call: Call) -> Fields:
         """Handle Repository, index."""
         if request.WhichOneof("request_type") != "index":
-            msg = "request type is not specified: set index"
-            raise UnknownCall(msg)
+            raise UnknownCall("request type is not specified: set index")
         return {"index": await self.trtis.index()}
 
 

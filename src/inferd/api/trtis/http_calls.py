@@ -232,6 +232,5 @@ def _wrong_method(allowed: Iterable[bytes]) -> HttpAnswer:
 def _number(what: str, text: str) -> int:
     # isdigit() is true for digits of every script.
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < _MAX_NUMBER):
-        msg = f"the {what} is '{text[:40]}', expected a number of 63 bits"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"the {what} is '{text[:40]}', expected a number of 63 bits")
     return int(text)

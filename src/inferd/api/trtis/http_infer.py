@@ -91,16 +91,13 @@ class TrtisHttpCodec(TrtisCodec):
         version = trtis_message.version
         value = http_request.headers.get(_HEADER)
         if value is None:
-            msg = f"The request header should contain '{REQUEST}': it is missing"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(f"The request header should contain '{REQUEST}': it is missing")
         trtis_message.header = header = decode_request_header(value)
         if version and not (version.isascii() and version.isdigit()):
-            msg = f"the version is '{version[:40]}', expected a number"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(f"the version is '{version[:40]}', expected a number")
         # The API has none; its size of inputs is computed from the body as it came.
         if http_request.headers.get(b"content-encoding", b"identity") != b"identity":
-            msg = "this call takes no compressed body"
-            raise InvalidRequest(msg)
+            raise InvalidRequest("this call takes no compressed body")
         trtis_message.form = form = self._trtis.form(trtis_message.model, version)
         trtis_message.source = source = Body(http_request.body)
         return form.decode_request(version, header, source, self._resolve)

@@ -111,8 +111,7 @@ class Trtis:
         """
         state = self.engine.readiness.state()
         if state is ServerState.EXITING:
-            msg = "Server exiting: it takes no more requests"
-            raise Unavailable(msg)
+            raise Unavailable("Server exiting: it takes no more requests")
         return state is ServerState.READY if mode == "live" else self.engine.readiness.is_ready()
 
     async def status(self, name: str = "") -> object:
@@ -126,8 +125,7 @@ class Trtis:
             if name in ("", row.name):
                 rows.setdefault(row.name, []).append(row)
         if name and name not in rows:
-            msg = f"no status available for unknown model '{name}'"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(f"no status available for unknown model '{name}'")
         total = await self.engine.whole.sum()
         server = ServerRow(
             self.server_id,
@@ -164,8 +162,7 @@ class Trtis:
         if command not in ("start", "stop"):
             msg = f"Unknown profile command '{command[:40]}', only start and stop are known"
             raise InvalidRequest(msg)
-        msg = "Profile API not enabled: profiling by request is not offered here"
-        raise Unsupported(msg)
+        raise Unsupported("Profile API not enabled: profiling by request is not offered here")
 
     async def load(self, model: str) -> None:
         """Load or reload a model. Raises Unavailable, and NotLoadable for any failure to load."""
@@ -181,8 +178,7 @@ class Trtis:
             which = (
                 f"versions that are not available: {','.join(failed)}" if failed else "none of it"
             )
-            msg = f"failed to load '{model}', {which}: {error.message}"
-            raise NotLoadable(msg) from error
+            raise NotLoadable(f"failed to load '{model}', {which}: {error.message}") from error
         except InvalidConfig as error:
             raise NotLoadable(error.message) from error
 

@@ -52,12 +52,11 @@ class GenerateRoutes:
             first = await anext(responses, None)
             if first is None or (not first.final and await anext(responses, None) is not None):
                 count = "none" if first is None else "more"
-                msg = (
+                raise InferdError(
                     f"generate expects model to produce exactly 1 response, use generate stream "
                     f"for model that generates various number of responses: "
                     f"model '{model}' gave {count}"
                 )
-                raise InferdError(msg)
             return HttpAnswer(200, [await self.encoded(message, first)])
 
     async def stream(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:

@@ -22,11 +22,10 @@ def _check(word: str, engine: Engine, *region: str) -> None:
     """Refuse a registration that is not allowed, or whose URL names no region."""
     engine.regions.check_allowed()  # first: the body matters only where it could be registered
     if not region:
-        msg = (
+        raise InvalidRequest(
             f"'region name' is necessary to register {word} shared memory region: "
             f"it belongs into the URL, .../region/NAME/register"
         )
-        raise InvalidRequest(msg)
 
 
 def _calls(

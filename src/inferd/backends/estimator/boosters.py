@@ -190,12 +190,11 @@ def _check_whole(file: Path) -> None:
     """
     content = file.read_bytes()
     if not content.startswith(_LIGHTGBM_FIRST) or _LIGHTGBM_LAST not in content or b"\0" in content:
-        msg = (
+        raise InvalidConfig(
             f"'{file.name}' is no whole text file of LightGBM's, from "
             f"'{_LIGHTGBM_FIRST.decode()}' to '{_LIGHTGBM_LAST.decode()}': save it with "
             f"Booster.save_model"
         )
-        raise InvalidConfig(msg)
 
 
 def lightgbm_model(model: Any, threads: int) -> LoadedModel:
@@ -235,11 +234,10 @@ def _lightgbm_model(model: Any, outputs: list[Method]) -> LoadedModel:
         # LightGBM matches categories by the position among such columns: with another number of
         # them, each would be read by another's table.
         if len(kinds) != len(booster.pandas_categorical or ()):
-            msg = (
+            raise InvalidRequest(
                 f"columns {', '.join(sorted(kinds))} hold texts, and the model's file names "
                 f"categories of {len(booster.pandas_categorical or ())} columns"
             )
-            raise InvalidRequest(msg)
         return framed(columns, kinds)
 
     faults = (ValueError, TypeError, import_module("lightgbm").basic.LightGBMError)

@@ -55,8 +55,7 @@ def read_estimator(file: Path, config: ModelConfig) -> object:
     except (InvalidConfig, ModuleNotFoundError):
         raise
     except Exception as error:
-        msg = f"{what} cannot be loaded: {foreign_text(error)}"
-        raise BackendFailed(msg) from error
+        raise BackendFailed(f"{what} cannot be loaded: {foreign_text(error)}") from error
     # A pickle may hold anything, a dictionary of models too.
     if not any(callable(getattr(estimator, call, None)) for call in ("predict", "transform")):
         msg = f"{what} holds a {type(estimator).__name__}, which can neither predict nor transform"
@@ -67,11 +66,10 @@ def read_estimator(file: Path, config: ModelConfig) -> object:
 def check_pickle(file: Path, config: ModelConfig) -> None:
     """Raise Unsupported if `file` is a pickle, and these are not allowed for the model."""
     if file.suffix in PICKLES and not is_on(config, ALLOW_PICKLE):
-        msg = (
+        raise Unsupported(
             f"'{file.name}' is a pickle, which can run any code when it is loaded; set parameter "
             f"{ALLOW_PICKLE} to true if you trust it, or save the model with skops"
         )
-        raise Unsupported(msg)
 
 
 def _read(file: Path, config: ModelConfig) -> Any:
@@ -104,9 +102,8 @@ def _trusted(io: ModuleType, file: Path, config: ModelConfig) -> list[str]:
     flagged = list(io.get_untrusted_types(file=file))
     unknown = [name for name in flagged if name not in listed and not _HARMLESS.fullmatch(name)]
     if unknown:
-        msg = (
+        raise InvalidConfig(
             f"'{file.name}' has types that are not trusted: {', '.join(sorted(unknown)[:5])}; "
             f"parameter {TRUSTED} may list those that you trust"
         )
-        raise InvalidConfig(msg)
     return flagged

@@ -109,11 +109,10 @@ def outputs_named(config: ModelConfig, outputs: Mapping[str, Method]) -> dict[st
     named = {one.name: outputs.get(one.name) for one in config.output}
     unknown = [name for name, output in named.items() if output is None]
     if len(unknown) > 1 or (unknown and main.name in named):
-        msg = (
+        raise InvalidConfig(
             f"model '{config.name}': the configuration has output '{unknown[0]}', the model has "
             f"only {', '.join(repr(name) for name in outputs)}"
         )
-        raise InvalidConfig(msg)
     return {name: output or main for name, output in named.items()}
 
 
@@ -130,8 +129,7 @@ def tensor_of(output: ModelOutput, result: Any, row_count: int, *, is_cast: bool
     try:
         datatype = datatype_of(array.dtype)
     except TypeError as error:
-        msg = f"output '{output.name}': {error}"
-        raise BackendFailed(msg) from error
+        raise BackendFailed(f"output '{output.name}': {error}") from error
     if is_cast and datatype is not output.datatype:
         array = _cast(array, output)
         datatype = output.datatype
@@ -154,8 +152,7 @@ def array_of(result: Any, name: str, row_count: int) -> Array:
     try:
         array = np.asarray(result)
     except ValueError as error:  # rows of different lengths
-        msg = f"the model gave output '{name}' as no array: {error}"
-        raise BackendFailed(msg) from error
+        raise BackendFailed(f"the model gave output '{name}' as no array: {error}") from error
     # Clients of one row and of many read the same form; which dim is
     # missing is told by the number of rows.
     if array.ndim < 2:
@@ -194,8 +191,7 @@ def _cast(array: Array, output: ModelOutput) -> Array:
         are_floats = array.dtype.kind == converted.dtype.kind == "f"
         if are_floats or is_same(converted, array):
             return converted
-    msg = (
+    raise BackendFailed(
         f"the model gave output '{output.name}' as {array.dtype}, and not all of it can be "
         f"{wanted.value}, as its configuration says"
     )
-    raise BackendFailed(msg)

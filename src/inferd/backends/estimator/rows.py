@@ -31,8 +31,7 @@ def rows_of(inputs: Sequence[Tensor], model: LoadedModel, order: Sequence[str] =
         columns = _columns(_in_turn(inputs, order), model.features)
         count = model.features.width
         if count is not None and len(columns) != count:
-            msg = f"the request has {len(columns)} columns, the model takes {count}"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(f"the request has {len(columns)} columns, the model takes {count}")
         return model.table(columns)
     array = array_of(inputs[0])
     if array.ndim < 1 or not len(array):
@@ -93,8 +92,7 @@ def _columns(inputs: Sequence[Tensor], features: Features) -> Columns:
         msg = f"the columns of a table have the shape [rows] or [rows,1], these are {shapes}"
         raise InvalidRequest(msg)
     if counts == {(0,)}:
-        msg = "the columns of the request have no rows, expected at least one row"
-        raise InvalidRequest(msg)
+        raise InvalidRequest("the columns of the request have no rows, expected at least one row")
     columns: dict[str, Array] = {}
     for tensor, array in arrays:
         parts = array.reshape(len(array), -1).T
@@ -125,11 +123,10 @@ def _in_order(columns: Columns, names: Sequence[str]) -> Columns:
     others = {_plain(name): column for name, column in columns.items() if name not in found}
     is_each_once = len(found) + len(missing) == len(names)
     if others.keys() != missing.keys() or not is_each_once or len(columns) != len(names):
-        msg = (
+        raise InvalidRequest(
             f"the request has the columns {_quoted(columns)}, the model takes {_quoted(names)}, "
             f"each once"
         )
-        raise InvalidRequest(msg)
     found.update((missing[name], column) for name, column in others.items())
     return {name: found[name] for name in names}
 
@@ -155,11 +152,10 @@ def stacked(columns: Columns) -> Array:
     whole = np.stack(arrays, axis=1)
     for number, (name, array) in enumerate(columns.items()):
         if not is_same(whole[:, number], array):
-            msg = (
+            raise InvalidRequest(
                 f"column '{name}' holds numbers that {whole.dtype}, the datatype of all columns "
                 f"together, cannot hold: send all columns in a datatype that holds them"
             )
-            raise InvalidRequest(msg)
     return whole
 
 
@@ -184,10 +180,9 @@ def framed(columns: Columns, categories: Iterable[str] = ()) -> Any:
     Raises InvalidRequest if pandas is not installed.
     """
     if not has_pandas():
-        msg = (
+        raise InvalidRequest(
             "a table with categories or texts needs the Python package 'pandas' on the server: "
             "pip install 'inferd[pandas]'"
         )
-        raise InvalidRequest(msg)
     frame = import_module("pandas").DataFrame(dict(columns))
     return frame.astype(dict.fromkeys(categories, "category"))

@@ -79,11 +79,10 @@ def sklearn_model(estimator: object) -> LoadedModel:
     features = _features(estimator)
     is_framed = bool(features.names) and has_pandas()
     if not is_framed and _selects_by_name(estimator):
-        msg = (
+        raise Unsupported(
             "a ColumnTransformer in it selects columns by name, which needs the Python package "
             "'pandas': pip install 'inferd[pandas]'"
         )
-        raise Unsupported(msg)
 
     def rows(array: Array) -> Any:
         # Without names of its own a model takes arrays, and warns of data frames.
@@ -202,8 +201,7 @@ def _kind_of_predictions(estimator: object, classes: object) -> DataType:
     try:
         return datatype_of(labels.dtype)
     except TypeError as error:
-        msg = f"its classes: {error}"
-        raise BackendFailed(msg) from error
+        raise BackendFailed(f"its classes: {error}") from error
 
 
 def _targets(estimator: object, classes: object) -> int:

@@ -54,8 +54,7 @@ def port_of(name: str, annotation: object, place: str, *, batched: bool = False)
     annotation = _bare(annotation)
     if annotation is inspect.Parameter.empty or annotation is Any:
         if not spec.datatype:
-            msg = f"{place} has no type; write {SPELLINGS}"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{place} has no type; write {SPELLINGS}")
         # With a datatype in its Spec, a parameter needs no type:
         # arrays are what most functions take.
         annotation = np.ndarray
@@ -67,8 +66,7 @@ def port_of(name: str, annotation: object, place: str, *, batched: bool = False)
         if depth:
             return _list_port(name, kind, depth, spec, place, batched=batched)
         return _scalar_port(name, kind, spec, place, batched=batched)
-    msg = f"{place} is of type {_shown(annotation)}; write {SPELLINGS}"
-    raise InvalidConfig(msg)
+    raise InvalidConfig(f"{place} is of type {_shown(annotation)}; write {SPELLINGS}")
 
 
 def unaliased(annotation: Any) -> Any:
@@ -89,11 +87,10 @@ def _array_port(
     shape, datatype = _of_ndarray(annotation, place)
     given = _datatype(spec, place)
     if datatype is None and given is None:
-        msg = (
+        raise InvalidConfig(
             f"{place} is an array without a datatype; write numpy.typing.NDArray[np.float32] or "
             f'Annotated[np.ndarray, inferd.Spec("FP32", [-1, 4])]'
         )
-        raise InvalidConfig(msg)
     # NumPy has no BF16, so its arrays are uint16 or ml_dtypes' own, whatever NDArray says.
     if datatype is not None and given not in (None, datatype, DataType.BF16):
         msg = f"{place} is an array of {datatype.value}, its Spec says {spec.datatype}"
@@ -113,8 +110,7 @@ def _scalar_port(name: str, kind: type, spec: Spec, place: str, *, batched: bool
         msg = f"{place} is one {kind.__name__}; a batched model has a list[{kind.__name__}] there"
         raise InvalidConfig(msg)
     if spec.shape is not None:
-        msg = f"{place} is one {kind.__name__}, and its Spec gives a shape"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place} is one {kind.__name__}, and its Spec gives a shape")
     return FunctionPort(name, _element_type(kind, spec, place), (), "scalar", kind)
 
 
@@ -127,8 +123,7 @@ def _list_port(
         wanted = "one dim" if depth == 1 else f"{depth} dims"
         if batched:
             wanted = "[-1], the batch" if depth == 1 else f"{wanted}, the first -1, the batch"
-        msg = f"{place} is a list, its Spec says {list(shape)}, expected {wanted}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place} is a list, its Spec says {list(shape)}, expected {wanted}")
     return FunctionPort(name, _element_type(kind, spec, place), shape, "list", kind, batched)
 
 
@@ -138,12 +133,10 @@ def _spec_in(annotation: object, place: str) -> tuple[Any, Spec]:
     inner, *notes = get_args(annotation)
     # The class itself instead of an object of it, which would be ignored without a word.
     if Spec in notes:
-        msg = f'{place}: write inferd.Spec("FP32", [-1, 4]), not inferd.Spec alone'
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f'{place}: write inferd.Spec("FP32", [-1, 4]), not inferd.Spec alone')
     specs = [note for note in notes if isinstance(note, Spec)]
     if len(specs) > 1:
-        msg = f"{place} has {len(specs)} Specs, expected one"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place} has {len(specs)} Specs, expected one")
     return inner, specs[0] if specs else Spec()
 
 
@@ -192,12 +185,10 @@ def _of_ndarray(annotation: Any, place: str) -> tuple[tuple[int, ...] | None, Da
     if isinstance(element, TypeVar) or element is Any:
         return _static_shape(shape), None
     if element in (np.str_, str):
-        msg = f"{place}: an array of text is list[str], or of np.object_ with bytes"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place}: an array of text is list[str], or of np.object_ with bytes")
     is_numpys = isinstance(element, type) and issubclass(element, np.generic)
     if is_numpys and element.__subclasses__():
-        msg = f"{place}: np.{element.__name__} is no single dtype; name one"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place}: np.{element.__name__} is no single dtype; name one")
     return _static_shape(shape), _own_datatype(element, place)
 
 
@@ -212,8 +203,7 @@ def _static_shape(shape: Any) -> tuple[int, ...] | None:
 def _shape(sizes: Sequence[int], place: str) -> tuple[int, ...]:
     # type() is int, since True is an int, too.
     if isinstance(sizes, str) or not all(type(size) is int for size in sizes):
-        msg = f"{place}: its shape is {sizes!r}, expected a list of numbers"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place}: its shape is {sizes!r}, expected a list of numbers")
     if bad := [size for size in sizes if size < 1 and size != -1]:
         msg = f"{place}: its shape has {bad[0]}, expected 1 or more, or -1 for a dim that varies"
         raise InvalidConfig(msg)
@@ -226,8 +216,7 @@ def _datatype(spec: Spec, place: str) -> DataType | None:
     found = DATATYPES.get(spec.datatype) if isinstance(spec.datatype, str) else None
     if found is None:
         names = ", ".join(DATATYPES)
-        msg = f"{place}: Spec({spec.datatype!r}): expected one of {names}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place}: Spec({spec.datatype!r}): expected one of {names}")
     return found
 
 
@@ -236,8 +225,7 @@ def _element_type(kind: type, spec: Spec, place: str) -> DataType:
     own = _own_datatype(np.int64 if kind is int else kind, place)
     datatype = _datatype(spec, place) or own
     if datatype is DataType.BF16 or datatype.numpy.kind not in _KINDS.get(kind, own.numpy.kind):
-        msg = f"{place}: {kind.__name__} cannot be {spec.datatype}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place}: {kind.__name__} cannot be {spec.datatype}")
     return datatype
 
 
@@ -246,8 +234,7 @@ def _own_datatype(kind: type, place: str) -> DataType:
     try:
         return datatype_of(np.dtype(kind))
     except TypeError as error:
-        msg = f"{place}: {error}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"{place}: {error}") from error
 
 
 def _shown(annotation: object) -> str:

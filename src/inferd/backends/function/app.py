@@ -34,8 +34,7 @@ def read_app(path: Path) -> list[GivenModel]:
     name = f"{_PREFIX}{mark}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        msg = f"'{path.name}' is no Python file"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"'{path.name}' is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and annotations look up their module there
     try:
@@ -47,11 +46,10 @@ def read_app(path: Path) -> list[GivenModel]:
     # By id: a model that is bound to two names is one model.
     found = {id(one): one.given for one in vars(module).values() if isinstance(one, Model)}
     if not found:
-        msg = (
+        raise InvalidConfig(
             f"{path.name} defines no model: put @inferd.model over a function, or write "
             f"inferd.Model(function) at the top level"
         )
-        raise InvalidConfig(msg)
     return list(found.values())
 
 

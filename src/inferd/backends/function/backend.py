@@ -61,11 +61,10 @@ class FunctionBackend:
         joins = self.traits.joins
         if bool(config.max_batch_size) != joins:
             wanted = "1 or more, because it is batched" if joins else "0: it is not batched"
-            msg = (
+            raise InvalidConfig(
                 f"model '{config.name}': max_batch_size is {config.max_batch_size}, "
                 f"expected {wanted}"
             )
-            raise InvalidConfig(msg)
         return replace(
             config,
             input=config.input or inputs,

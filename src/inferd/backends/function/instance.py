@@ -61,8 +61,7 @@ class FunctionCall:
     def one_of(self, answers: Sequence[InferResponse]) -> InferResponse:
         """Return the only one of `answers`, marked as final. Raises BackendFailed."""
         if len(answers) != 1:
-            msg = f"model '{self.model}' gave {len(answers)} answers, expected one"
-            raise BackendFailed(msg)
+            raise BackendFailed(f"model '{self.model}' gave {len(answers)} answers, expected one")
         # It was made as one of a stream, whose end is told apart.
         answers[0].final = True
         return answers[0]
@@ -85,11 +84,10 @@ class FunctionCall:
     def _check_rows(self, tensors: Sequence[Tensor], rows: int) -> None:
         for tensor in tensors:
             if tensor.shape[0] != rows:
-                msg = (
+                raise BackendFailed(
                     f"model '{self.model}': output '{tensor.name}' has {tensor.shape[0]} rows, "
                     f"the batch has {rows}"
                 )
-                raise BackendFailed(msg)
 
 
 class FunctionInstance:
@@ -180,8 +178,7 @@ class AsyncFunctionInstance(FunctionInstance):
             # raised it, or awaited one that was.
             if is_cancelled():
                 raise
-            msg = f"model '{self._call.model}' cancelled the request"
-            raise Cancelled(msg) from error
+            raise Cancelled(f"model '{self._call.model}' cancelled the request") from error
         # A task must not raise these: they would end its loop, or its waiter.
         except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
             msg = f"model '{self._call.model}' failed: {foreign_text(error)}"

@@ -70,8 +70,7 @@ class Model(Generic[_Arguments, _Returned]):
         called = name or _name_of(target)
         place = _place_of(function, called)
         if not called:
-            msg = f"{place} has no name of its own; give it one: name="
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{place} has no name of its own; give it one: name=")
         signature = read_signature(function, place, batched=batched, inputs=inputs, outputs=outputs)
         self.name = called
         backend = FunctionBackend(target, signature)
@@ -131,8 +130,7 @@ def _function_of(target: Callable[..., object]) -> Callable[..., object]:
         # Bound, so that inspect leaves self out; it is read here, and never called.
         return types.MethodType(call, target)
     if isinstance(target, Model):
-        msg = f"'{target.name}' is a model already"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"'{target.name}' is a model already")
     if not callable(target):
         kind = type(target).__name__
         msg = f"a model is made of what can be called, not of type {kind}; pass a method of it"
@@ -147,11 +145,10 @@ def _check_no_arguments(target: type) -> None:
     except ValueError:  # its signature is unknown: calling it will tell
         return
     except TypeError as error:
-        msg = (
+        raise InvalidConfig(
             f"class {target.__name__}: {error}; a model makes its objects without arguments: give "
             f"them defaults, or pass an object of it"
-        )
-        raise InvalidConfig(msg) from error
+        ) from error
 
 
 def _name_of(target: object) -> str:
@@ -191,8 +188,7 @@ def _read_config(options: Mapping[str, object], place: str) -> ModelConfig:
         if option in _OURS:
             instead = _OURS[option]
             more = f"; that is said by {instead}" if instead else ""
-            msg = f"{place}: {option} cannot be said of a function{more}"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{place}: {option} cannot be said of a function{more}")
     document = dict(options)
     parameters = document.get("parameters")
     if isinstance(parameters, Mapping):

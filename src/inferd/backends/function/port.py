@@ -70,8 +70,7 @@ class FunctionPort(msgspec.Struct, frozen=True):
             reason = error.message
         except Exception as error:  # noqa: BLE001  whatever numpy, or the value itself, raises
             reason = f"cannot be {self.datatype.value}: {foreign_text(error)}"
-        msg = f"model '{model}': output '{self.name}' {reason}"
-        raise BackendFailed(msg)
+        raise BackendFailed(f"model '{model}': output '{self.name}' {reason}")
 
     def _elements(self, tensor: Tensor) -> list[Any]:
         if self.datatype is not DataType.BYTES:
@@ -109,8 +108,7 @@ class FunctionPort(msgspec.Struct, frozen=True):
 
     def _array(self, value: object) -> Array:
         if value is None:
-            msg = "is None"
-            raise BackendFailed(msg)
+            raise BackendFailed("is None")
         if self.datatype is DataType.BYTES:
             return self._strings(value)
         # What has a dtype has been made on purpose: it has to fit; lists and
@@ -121,8 +119,7 @@ class FunctionPort(msgspec.Struct, frozen=True):
         target = self.datatype.numpy
         # An empty list has float64 by NumPy's choice, which says nothing.
         if array.size and _RANKS.get(array.dtype.kind, 3) > _RANKS[target.kind]:
-            msg = f"holds {array.dtype}, expected {self.datatype.value}"
-            raise BackendFailed(msg)
+            raise BackendFailed(f"holds {array.dtype}, expected {self.datatype.value}")
         return np.asarray(value, target)
 
     def _numbers(self, array: Array) -> Array:
@@ -134,22 +131,19 @@ class FunctionPort(msgspec.Struct, frozen=True):
         if self.datatype is DataType.BF16 and array.dtype.name == "uint16":
             return array.astype(target, copy=False)
         if array.dtype.kind in "OSU" or datatype_of(array.dtype) is not self.datatype:
-            msg = (
+            raise BackendFailed(
                 f"is an array of {array.dtype}, expected {self.datatype.value}; "
                 f"convert it: .astype('{target.name}')"
             )
-            raise BackendFailed(msg)
         return array.astype(target, copy=False)
 
     def _strings(self, value: object) -> Array:
         is_array = isinstance(value, np.ndarray)
         if self.form == "list" and not is_array and not isinstance(value, list | tuple):
-            msg = f"is of type {type(value).__name__}, expected a list"
-            raise BackendFailed(msg)
+            raise BackendFailed(f"is of type {type(value).__name__}, expected a list")
         array = np.asarray(value, object)
         for element in array.ravel():
             if not isinstance(element, str | bytes):
                 kind = type(element).__name__
-                msg = f"holds an element of type {kind}, expected str or bytes"
-                raise BackendFailed(msg)
+                raise BackendFailed(f"holds an element of type {kind}, expected str or bytes")
         return array

@@ -77,8 +77,7 @@ class FunctionSignature(msgspec.Struct, frozen=True):
                 return dict(zip(names, values, strict=True))
             expected = f"{len(names)} outputs: {', '.join(names)}"
             got = "None" if value is None else f"{len(values)} of type {type(value).__name__}"
-            msg = f"model '{model}' gave {got}, expected {expected}"
-            raise BackendFailed(msg)
+            raise BackendFailed(f"model '{model}' gave {got}, expected {expected}")
         if set(named) != set(names):
             missing = ", ".join(f"'{name}'" for name in names if name not in named) or "none"
             more = ", ".join(f"'{name}'" for name in named if name not in names) or "none"
@@ -116,8 +115,7 @@ def read_signature(
     hints = _hints(function, place, is_needed=inputs is None or outputs is None)
     kind = _Kind(function, unaliased(hints.get("return")))
     if kind.streams and batched:
-        msg = f"{place} gives any number of answers, so it cannot be batched"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place} gives any number of answers, so it cannot be batched")
     reader = _Reader(place, batched)
     taken, is_positional = reader.inputs(function, hints, inputs)
     given, is_tuple = reader.outputs(kind.returned, outputs)
@@ -125,8 +123,7 @@ def read_signature(
         # Specs may rename: two parameters could become one input.
         names = [port.name for port in ports.values()]
         if len(set(names)) < len(names):
-            msg = f"{place} has two {what} of one name"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{place} has two {what} of one name")
     return FunctionSignature(taken, given, is_positional, is_tuple, kind.streams, kind.is_async)
 
 
@@ -176,8 +173,7 @@ class _Reader:
             if one.default is empty and one.kind not in _ANY_NUMBER
         }
         if missing := () if is_positional else required - given.keys():
-            msg = f"{self._place}: inputs= leaves out {', '.join(sorted(missing))}"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{self._place}: inputs= leaves out {', '.join(sorted(missing))}")
         if not is_positional and any(parameters[name].kind in _NAMELESS for name in given):
             given = self._in_order(given, parameters)
             is_positional = True
@@ -216,8 +212,7 @@ class _Reader:
         if get_origin(returned) is tuple:
             parts = get_args(returned)
             if Ellipsis in parts:
-                msg = f"{place} is a tuple of any length; name each output's type"
-                raise InvalidConfig(msg)
+                raise InvalidConfig(f"{place} is a tuple of any length; name each output's type")
             named = {f"output_{number}": part for number, part in enumerate(parts)}
             return self._ports(named), True
         if (get_origin(returned) or returned) is dict:
@@ -227,8 +222,7 @@ class _Reader:
 
     def _ports(self, named: Mapping[str, object]) -> dict[str, FunctionPort]:
         if not named:
-            msg = f"{self._place} has no outputs"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{self._place} has no outputs")
         return {
             name: port_of(name, one, f"{self._place}: output '{name}'", batched=self._batched)
             for name, one in named.items()
@@ -249,11 +243,10 @@ class _Reader:
             msg = f"{self._place}: parameter '{parameter.name}' cannot be given by its name"
             raise InvalidConfig(msg)
         if parameter.kind in _ANY_NUMBER:
-            msg = (
+            raise InvalidConfig(
                 f"{self._place} takes *{parameter.name}, and a model has a fixed number of inputs; "
                 f"name them"
             )
-            raise InvalidConfig(msg)
         return False
 
 
@@ -289,11 +282,10 @@ def _hints(function: Callable[..., object], place: str, *, is_needed: bool) -> d
     except Exception as error:
         if not is_needed:
             return {}
-        msg = (
+        raise InvalidConfig(
             f"{place} has annotations that cannot be read: {type(error).__name__}: {error}; "
             f"what they name must stand at the top of its module"
-        )
-        raise InvalidConfig(msg) from error
+        ) from error
 
 
 def without_partial(function: Any) -> Any:

@@ -45,8 +45,7 @@ _OPTIONAL_FROM = _FEW | _MANY
 def check_file(content: bytes, what: str) -> None:
     """Check that every index in `content` points to something. Raises InvalidConfig."""
     if content[4:8] != MAGIC:
-        msg = f"{what} is no TensorFlow Lite file"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{what} is no TensorFlow Lite file")
     try:
         complaint = _complaint(FlatTable(content, root(content), [MAX_ITEMS]))
     # FlatTable follows offsets wherever they lead; every read outside the file ends here.
@@ -55,8 +54,7 @@ def check_file(content: bytes, what: str) -> None:
     except TooMuch:
         complaint = f"it says that it has more than {MAX_ITEMS} parts"
     if complaint:
-        msg = f"{what}: LiteRT cannot load it: {complaint}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{what}: LiteRT cannot load it: {complaint}")
 
 
 def _complaint(model: FlatTable) -> str:

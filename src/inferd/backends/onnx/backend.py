@@ -62,8 +62,7 @@ class OnnxBackend(CompletingBackend):
         model = self._model(files, config).model
         if model is None:
             name = _model_file(files).name
-            msg = f"model '{config.name}': '{name}' is no ONNX model, or is cut off"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"model '{config.name}': '{name}' is no ONNX model, or is cut off")
         find_libraries(files, config)
         settings.session_settings(config, self._threads)
         settings.check_accelerators(config)
@@ -175,11 +174,10 @@ def find_libraries(files: ModelFiles, config: ModelConfig) -> list[Path]:
     for name in config.model_operations:
         file = files.folder / name
         if not file.is_file():
-            msg = (
+            raise InvalidConfig(
                 f"model '{config.name}': there is no file '{name}' in the model's folder, which "
                 f"model_operations names as a library of operators"
             )
-            raise InvalidConfig(msg)
         check_native(config, f"the library of operators '{name}' is compiled code")
         found.append(file)
     return found
@@ -192,11 +190,10 @@ def register(options: Any, libraries: list[Path], files: ModelFiles, config: Mod
             # dlopen looks a name without a slash up in the system's folders, not in ours.
             options.register_custom_ops_library(str(file.absolute()))
         except failures()[1] as error:
-            msg = (
+            raise BackendFailed(
                 f"model '{config.name}': ONNX Runtime cannot load the library of operators "
                 f"'{file.relative_to(files.folder)}': {words(error, files)}"
-            )
-            raise BackendFailed(msg) from error
+            ) from error
 
 
 def words(error: Exception, files: ModelFiles) -> str:

@@ -83,8 +83,7 @@ class Bound:
         """
         inputs = self._inputs
         if len(tensors) != len(inputs):
-            msg = f"{len(inputs)} inputs are bound, there are {len(tensors)}"
-            raise ValueError(msg)
+            raise ValueError(f"{len(inputs)} inputs are bound, there are {len(tensors)}")
         for index, tensor in enumerate(tensors):
             # Assigning to a slice of a memoryview raises ValueError for another
             # length, and copies nothing then: a request can neither overrun the memory

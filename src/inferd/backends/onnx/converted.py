@@ -103,13 +103,11 @@ def read_bytes(files: ModelFiles, file: Path, limit: int) -> bytes:
     """Return the bytes of `file`. Raises InvalidConfig if it is missing or exceeds `limit`."""
     name = file.relative_to(files.folder)
     if not file.is_file():
-        msg = f"there is no file '{name}', which belongs to the model"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"there is no file '{name}', which belongs to the model")
     # Asked before reading, so that a huge file costs no memory.
     size = file.stat().st_size
     if size > limit:
-        msg = f"'{name}' has {size} bytes, more than {limit}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"'{name}' has {size} bytes, more than {limit}")
     return file.read_bytes()
 
 
@@ -125,11 +123,10 @@ def input_ports(
     for name in names:
         port = configured.get(name) or inferred.get(name)
         if port is None:
-            msg = (
+            raise InvalidConfig(
                 f"the model's files do not tell type and dims of its input '{name}': "
                 f"config.pbtxt has to list it"
             )
-            raise InvalidConfig(msg)
         ports.append(port)
     return ports
 

@@ -299,11 +299,10 @@ def _read_text(tensor: Tensor) -> Array:
             # a replaced character would be another value than the client's.
             array[index] = element.decode()
         except UnicodeDecodeError as error:
-            msg = (
+            raise InvalidRequest(
                 f"input '{tensor.name}': element {index} is not UTF-8 (at its byte {error.start}), "
                 f"and an ONNX model takes nothing else"
-            )
-            raise InvalidRequest(msg) from None
+            ) from None
     return array.reshape(tensor.shape)
 
 

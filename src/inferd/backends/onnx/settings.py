@@ -216,11 +216,10 @@ def _accelerator(
     if provider in available:
         return provider
     known = [name for name, one in _ACCELERATORS[device].items() if one in available]
-    msg = (
+    raise InvalidConfig(
         f"model '{config.name}' asks for the {device} execution accelerator '{accelerator.name}'; "
         f"the installed onnxruntime offers {', '.join(known) or 'none'} for the {device}"
     )
-    raise InvalidConfig(msg)
 
 
 def _options(accelerator: Accelerator) -> dict[str, str]:

@@ -98,9 +98,8 @@ def _with_file(files: ModelFiles, config: ModelConfig) -> ModelFiles:
 def _format(config: ModelConfig) -> _Format:
     name = config.parameters.get("model_type") or "xgboost"
     if name not in _FORMATS:
-        msg = (
+        raise InvalidConfig(
             f"model '{config.name}': parameter model_type is '{name[:MAX_SHOWN]}', expected one of "
             f"{', '.join(_FORMATS)}"
         )
-        raise InvalidConfig(msg)
     return _FORMATS[name]

@@ -52,8 +52,7 @@ def _texts(message: memoryview, wanted: int) -> list[str]:
 
 
 def _refuse(config: ModelConfig, what: str) -> None:
-    msg = (
+    raise Unsupported(
         f"model '{config.name}': OpenVINO runs only the {what}; "
         f"with TensorFlow installed, any can be chosen"
     )
-    raise Unsupported(msg)

@@ -45,14 +45,11 @@ def check_code(source: bytes, files: ModelFiles) -> None:
             tree = ast.parse(source)
     except SyntaxError as error:
         place = files.file, error.lineno or 0, error.offset or 0
-        msg = f"this is no Python: {error.msg}"
-        raise BadCode(msg, *place) from error
+        raise BadCode(f"this is no Python: {error.msg}", *place) from error
     except ValueError as error:  # a null byte
-        msg = f"this is no Python: {error}"
-        raise BadCode(msg, files.file) from error
+        raise BadCode(f"this is no Python: {error}", files.file) from error
     if _MODEL_CLASS not in _names(tree):
-        msg = f"it defines no class {_MODEL_CLASS}"
-        raise BadCode(msg, files.file)
+        raise BadCode(f"it defines no class {_MODEL_CLASS}", files.file)
 
 
 def _names(tree: ast.Module) -> Iterator[str]:

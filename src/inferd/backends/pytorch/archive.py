@@ -88,8 +88,7 @@ class Archive:
 
     def refuse(self, why: str) -> NoReturn:
         """Raise InvalidConfig with the reason why the file is not loaded."""
-        msg = f"{self._what}: {why}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{self._what}: {why}")
 
     def close(self) -> None:
         """Close the file."""

@@ -67,18 +67,16 @@ def check_compiled(config: ModelConfig) -> None:
     """Check that `config` has everything that the file lacks. Raises InvalidConfig."""
     tensors: tuple[ModelInput | ModelOutput, ...] = (*config.input, *config.output)
     if not (config.input and config.output):
-        msg = (
+        raise InvalidConfig(
             f"model '{config.name}': compiled code tells no inputs and outputs; config.pbtxt has "
             f"to list them, exactly as the model was exported, since the code checks nothing"
         )
-        raise InvalidConfig(msg)
     for tensor in tensors:
         if tensor.datatype is DataType.BYTES:
             msg = f"model '{config.name}': '{tensor.name}' is BYTES, which PyTorch has not"
             raise InvalidConfig(msg)
     if any(tensor.optional for tensor in config.input):
-        msg = f"model '{config.name}': compiled code has no optional inputs"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"model '{config.name}': compiled code has no optional inputs")
 
 
 def compiled_run(compiled: CompiledTorch, config: ModelConfig) -> Run:
@@ -182,8 +180,7 @@ class PytorchBackend(CompletingBackend):
 
     def _read(self, file: Path, config: ModelConfig, device: Any) -> Program:
         if not file.is_file():
-            msg = f"model '{config.name}': '{file.name}' is no file"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"model '{config.name}': '{file.name}' is no file")
         if file.suffix != ".pt2":
             return load_script(self._torch, file, config, device)
         if has_native_code(file, f"model '{config.name}', '{file.name}'"):

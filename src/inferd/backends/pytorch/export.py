@@ -87,11 +87,10 @@ class Export:
             size = feed[first].shape[axis]
             for name, other in others:
                 if feed[name].shape[other] != size:
-                    msg = (
+                    raise InvalidRequest(
                         f"input '{name}' has {feed[name].shape[other]} in dim {other}, input "
                         f"'{first}' has {size} in dim {axis}: the model needs them equal"
                     )
-                    raise InvalidRequest(msg)
 
 
 def load_export(torch: ModuleType, file: Path, config: ModelConfig, device: Any) -> Export:
@@ -115,8 +114,7 @@ def load_export(torch: ModuleType, file: Path, config: ModelConfig, device: Any)
         # The weights serve all requests, and inputs are the clients'
         # own bytes, maybe shared memory.
         if _writes_what_it_was_given(program):
-            msg = f"{what} writes to its buffers or inputs, which is not supported"
-            raise Unsupported(msg)
+            raise Unsupported(f"{what} writes to its buffers or inputs, which is not supported")
         return Export(torch, program, device)
     except InferdError:
         raise

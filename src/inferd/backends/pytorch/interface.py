@@ -78,8 +78,7 @@ def _interface(module: Any) -> Interface:
 def _names(specs: Sequence[Any], kind: str) -> list[str]:
     given = [spec[kind]["arg"]["as_tensor"]["name"] for spec in specs if kind in spec]
     if len(set(given)) != len(given) or set().union(*specs) - {kind, *_STORED}:
-        msg = "a name is there twice, or something that is no tensor of a request"
-        raise ValueError(msg)
+        raise ValueError("a name is there twice, or something that is no tensor of a request")
     return given
 
 

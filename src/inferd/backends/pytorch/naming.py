@@ -94,8 +94,7 @@ def outputs_in_order(config: ModelConfig) -> list[str]:
     if not numbers:
         return names
     if len(set(numbers)) < len(numbers):
-        msg = f"model '{config.name}': two outputs have the same number after '__'"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"model '{config.name}': two outputs have the same number after '__'")
     by_number = dict(zip(numbers, names, strict=True))
     # "" for outputs that the configuration leaves out: the model returns them all the same.
     return [by_number.get(number, "") for number in range(max(numbers) + 1)]
@@ -112,11 +111,10 @@ def _numbered(config: ModelConfig, names: list[str], count: int) -> list[str] | 
     if numbers is None:
         return None
     if sorted(numbers) != list(range(len(names))) or len(names) > count:
-        msg = (
+        raise InvalidConfig(
             f"model '{config.name}': the numbers of inputs {', '.join(names)} are not 0 to "
             f"{len(names) - 1}, each once"
         )
-        raise InvalidConfig(msg)
     return [name for _, name in sorted(zip(numbers, names, strict=True))]
 
 

@@ -60,11 +60,10 @@ def device_of(torch: ModuleType, config: ModelConfig, placement: Placement) -> A
     if not placement.gpu:
         return torch.device("cpu")
     if not torch.cuda.is_available() or placement.device_id >= torch.cuda.device_count():
-        msg = (
+        raise InvalidConfig(
             f"model '{config.name}': instance '{placement.name}' is for GPU {placement.device_id}, "
             f"the installed PyTorch ({torch.__version__}) can use no such device"
         )
-        raise InvalidConfig(msg)
     return torch.device("cuda", placement.device_id)
 
 

@@ -63,11 +63,10 @@ def check_arguments(script: Script, config: ModelConfig) -> None:
         outputs_in_order(config)
         return
     takes = ", ".join(f"'{each.name}' ({each.kind})" for each in script.arguments)
-    msg = (
+    raise InvalidConfig(
         f"model '{config.name}': TorchScript tells no datatypes and shapes, so config.pbtxt has to "
         f"list input and output; forward takes {takes or 'nothing'}"
     )
-    raise InvalidConfig(msg)
 
 
 def _check_kinds(config: ModelConfig, bound: Binding) -> None:
@@ -79,24 +78,21 @@ def _check_kinds(config: ModelConfig, bound: Binding) -> None:
         if name is None:
             continue
         if name in may_lack and name not in bound.rest and not leaf.optional:
-            msg = (
+            raise InvalidConfig(
                 f"model '{config.name}': the configuration calls input '{name}' optional, but "
                 f"argument '{leaf.name}' of forward has no default"
             )
-            raise InvalidConfig(msg)
         kind = leaf.plain_kind
         if datatypes[name] not in leaf.datatypes:
-            msg = (
+            raise InvalidConfig(
                 f"model '{config.name}': input '{name}' is {datatypes[name].value}, but the "
                 f"argument it is for is {leaf.kind}"
             )
-            raise InvalidConfig(msg)
         if config.max_batch_size > 0 and kind not in (TENSOR, TEXTS):
-            msg = (
+            raise InvalidConfig(
                 f"model '{config.name}': input '{name}' is for an argument of type {leaf.kind}, "
                 f"which has no batch, so max_batch_size has to be 0"
             )
-            raise InvalidConfig(msg)
 
 
 def possible_scalars(config: ModelConfig) -> frozenset[str]:

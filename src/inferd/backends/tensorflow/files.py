@@ -63,8 +63,7 @@ def read_saved_model(folder: Path, config: ModelConfig, what: str) -> ServedSign
     if not file.is_file():
         has_text = (folder / "saved_model.pbtxt").is_file()
         why = "has only the text form of it" if has_text else "is no SavedModel"
-        msg = f"{what} {why}: there is no saved_model.pb in it"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{what} {why}: there is no saved_model.pb in it")
     try:
         return _interface(memoryview(_content(file, what)), config, what)
     except Malformed as error:
@@ -81,11 +80,9 @@ def read_graph(file: Path, config: ModelConfig, what: str) -> ServedSignature:
         graph = TfGraph(memoryview(_content(file, what)))
         placeholders = graph.placeholders()
     except Malformed as error:
-        msg = f"{what} is not what TensorFlow writes, or cut off: {error}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"{what} is not what TensorFlow writes, or cut off: {error}") from error
     if not graph.nodes:
-        msg = f"{what} has no nodes: it is no GraphDef"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{what} has no nodes: it is no GraphDef")
     if not config.output:
         shown = ", ".join(f"'{name}'" for name in graph.unread()[-5:])
         msg = f"{what} does not say which nodes are outputs; config.pbtxt has to, maybe {shown}"
@@ -93,8 +90,7 @@ def read_graph(file: Path, config: ModelConfig, what: str) -> ServedSignature:
     fetches = {output.name: _tensor(output.name) for output in config.output}
     for name, tensor in fetches.items():
         if tensor.partition(":")[0] not in graph.nodes:
-            msg = f"{what} has no node '{name}', which config.pbtxt has as output"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{what} has no node '{name}', which config.pbtxt has as output")
     outputs = {o.name: Declared(o.name, "", (), o.datatype) for o in config.output}
     nodes = graph.reached(fetches.values())
     _check_tables(fills_from_elsewhere(graph, frozenset(), [], nodes), what)
@@ -224,8 +220,7 @@ def asset_tensors(meta_graph: memoryview, what: str) -> frozenset[str]:
         path = PurePosixPath(text(asset, 2))
         # TensorFlow joins it to the folder "assets" without looking.
         if path.is_absolute() or not path.parts or ".." in path.parts or "\\" in str(path):
-            msg = f"{what}: its asset '{path}' is no path below its folder 'assets'"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{what}: its asset '{path}' is no path below its folder 'assets'")
     return frozenset(text(merged(asset, 1), 1) for asset in listed)
 
 

@@ -41,8 +41,7 @@ def decoded(value: memoryview) -> str:
     try:
         return str(value, "utf-8")
     except UnicodeDecodeError as error:
-        msg = "a text is not UTF-8"
-        raise Malformed(msg) from error
+        raise Malformed("a text is not UTF-8") from error
 
 
 def integer(message: memoryview, number: int) -> int:
@@ -197,8 +196,7 @@ def declared(name: str, kind: int, shape: memoryview) -> Declared:
     is_unranked = bool(integer(shape, 3))
     dims = () if is_unranked else tuple(integer(dim, 1) for dim in messages(shape, 2))
     if any(dim < -1 for dim in dims):
-        msg = f"tensor '{name}' has a dim below -1"
-        raise Malformed(msg)
+        raise Malformed(f"tensor '{name}' has a dim below -1")
     return Declared(name, f"type {kind}", dims, DATATYPES.get(kind), is_unranked=is_unranked)
 
 

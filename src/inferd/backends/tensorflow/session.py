@@ -82,11 +82,10 @@ def _checked(loaded: LoadedSession, config: ModelConfig) -> LoadedSession:
             dtype = graph.get_tensor_by_name(tensor).dtype.base_dtype
             expected = declared[name].datatype
             if expected is None or DATATYPES.get(dtype.as_datatype_enum) is not expected:
-                msg = (
+                raise InvalidConfig(
                     f"model '{config.name}': tensor '{name}' is {dtype.name} in the graph, not "
                     f"{expected.value if expected else declared[name].kind}"
                 )
-                raise InvalidConfig(msg)
     return loaded
 
 

@@ -43,8 +43,7 @@ class TensorrtBackend:
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> ArrayInstance:
         """See Backend.open. Raises Unsupported without a GPU."""
         if any(tensor.optional for tensor in config.input):
-            msg = f"model '{config.name}': a plan has no optional inputs"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"model '{config.name}': a plan has no optional inputs")
         device = self._device(config, placement.device_id)
         try:
             plan = self._plan(files, config, device, placement.device_id)
@@ -60,11 +59,10 @@ class TensorrtBackend:
     def _device(self, config: ModelConfig, device_id: int) -> Device:
         device = self._find(device_id)
         if device is None:
-            msg = (
+            raise Unsupported(
                 f"model '{config.name}' is a TensorRT plan: it needs an NVIDIA GPU and its driver, "
                 f"and this machine shows no GPU {device_id}"
             )
-            raise Unsupported(msg)
         return device
 
     def _plan(
@@ -82,8 +80,7 @@ class TensorrtBackend:
         try:
             return self._runtime()
         except ModuleNotFoundError as error:
-            msg = (
+            raise Unsupported(
                 f"model '{config.name}': backend 'tensorrt' needs the Python package "
                 f"'{error.name}': pip install 'inferd[tensorrt]'"
-            )
-            raise Unsupported(msg) from error
+            ) from error

@@ -92,8 +92,7 @@ class TensorrtPlan:
             for one in self.profiles
         )
         sent = ", ".join(f"'{name}' {list(shape)}" for name, shape in shapes.items())
-        msg = f"the plan was built for {known}; the request has {sent}"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"the plan was built for {known}; the request has {sent}")
 
     def _declared(self, names: Sequence[str]) -> dict[str, Declared]:
         declared = {}
@@ -297,8 +296,7 @@ class PlanRun:
     def _check(self, done: Any, what: str) -> None:
         if done is False:
             reason = failure(self._config, self._plan.log, None).message
-            msg = f"{reason} (it refused {what})"
-            raise BackendFailed(msg)
+            raise BackendFailed(f"{reason} (it refused {what})")
 
 
 def _allocator(trt: Any, run: PlanRun) -> Any:

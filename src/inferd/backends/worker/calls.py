@@ -78,8 +78,7 @@ class Wish:
         called = self.called
         if len(self._callers) > MAX_NESTING:
             way = " -> ".join((*self._callers[-4:], called.model))
-            msg = f"more than {MAX_NESTING} models wait for each other: ... {way}"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(f"more than {MAX_NESTING} models wait for each other: ... {way}")
         if self._places is None:
             self._places = places_of(called.inputs)
         request = InferRequest(
@@ -143,8 +142,7 @@ class WorkerCalls:
         models = self._context.models
         try:
             if models is None:
-                msg = "there are no models here that could be called"
-                raise Unsupported(msg)
+                raise Unsupported("there are no models here that could be called")
             request = wish.request(data, loans)
         except Exception as error:  # noqa: BLE001  reported to the caller
             self._replies.fail(number, wish.called.model, error)

@@ -120,8 +120,7 @@ class Commands:
         if verb == "is_ready":
             return self._is_ready(*arguments)
         if metrics is None:
-            msg = "there is no server here that has metrics"
-            raise Unsupported(msg)
+            raise Unsupported("there is no server here that has metrics")
         if verb == "metric_family":
             metrics.add_family(*msgspec.convert(arguments, tuple[str, str, str]))
             return None
@@ -145,8 +144,7 @@ class Commands:
         replies, control = self._replies, self._context.control
         with self._refusing(number):
             if control is None:
-                msg = "there is no server here that could load models"
-                raise Unsupported(msg)
+                raise Unsupported("there is no server here that could load models")
             model = replies.caller.plan.model
             is_starting = replies.caller.reads_on is None
             # It would wait for the load that waits for it.

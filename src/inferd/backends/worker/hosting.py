@@ -84,11 +84,10 @@ class HostedBackend:
         Raises InvalidConfig if the configuration wants to run it in one, too.
         """
         if not runs_in_server(config, BackendContext(), "server"):
-            msg = (
+            raise InvalidConfig(
                 f"model '{config.name}': converted to ONNX it runs in the server, but a parameter "
                 f"of it needs a process of its own: serve what 'inferd convert' writes instead"
             )
-            raise InvalidConfig(msg)
         return self._in_workers().convert(files, config)
 
     def _in_server(self) -> Backend:

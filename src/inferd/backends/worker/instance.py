@@ -284,8 +284,7 @@ class WorkerInstance(Supervisor):
         # perf_counter is one clock for all processes of a machine (CLOCK_MONOTONIC); what lies
         # outside of the present was made up by the model's process.
         if not 0 <= began_ns <= ended_ns <= time.perf_counter_ns():
-            msg = f"an execution from {began_ns} to {ended_ns} ns"
-            raise ValueError(msg)
+            raise ValueError(f"an execution from {began_ns} to {ended_ns} ns")
         self._has_answered = True
         if batch.timer is not None:
             batch.timer.cancel()
@@ -398,15 +397,13 @@ class WorkerInstance(Supervisor):
     def _read_until(self, is_done: Callable[[], bool]) -> None:
         link, process, timeout_s = self._link, self._process, self.plan.timeout_s
         if link is None or process is None:
-            msg = f"model '{self.plan.model}' has no worker process"
-            raise Unavailable(msg)
+            raise Unavailable(f"model '{self.plan.model}' has no worker process")
         began_s = time.monotonic()
         while not is_done():
             # Looked at after a wait that brought nothing: what the process
             # sent before its end is read first.
             if not link.wait(0.2) and process.has_ended.is_set():
-                msg = f"the worker process of model '{self.plan.model}' {process.reason}"
-                raise Lost(msg)
+                raise Lost(f"the worker process of model '{self.plan.model}' {process.reason}")
             if timeout_s and time.monotonic() - began_s > timeout_s:
                 self._time_out()
 

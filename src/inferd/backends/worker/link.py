@@ -176,13 +176,11 @@ class Link:
         at = 0
         while at < size and not self._is_closed:
             if at + packet.HEADER_SIZE > size:  # beyond `size` lie bytes of earlier datagrams
-                msg = f"a packet ends after {size - at} bytes"
-                raise ValueError(msg)
+                raise ValueError(f"a packet ends after {size - at} bytes")
             kind, document_size, offset, payload_size, one, two, three = _unpack(self._buffer, at)
             at += packet.HEADER_SIZE
             if document_size > packet.MAX_DOCUMENT:
-                msg = f"a document of {document_size} bytes"
-                raise ValueError(msg)
+                raise ValueError(f"a document of {document_size} bytes")
             # Tensors begin at a multiple of ALIGN, so that frameworks can use them where they lie.
             start = (document_size + packet.ALIGN - 1) & -packet.ALIGN
             if offset == packet.INLINE:

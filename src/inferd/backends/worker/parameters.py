@@ -94,9 +94,8 @@ def setting(config: ModelConfig, settings: Mapping[str, str], name: str) -> floa
         found = -1
     # Also false for NaN; above 2^53, a float does not hold each whole number.
     if not 0 <= found < 2**53:
-        msg = (
+        raise InvalidConfig(
             f"model '{config.name}': setting {name} of its backend is '{text[:MAX_SHOWN]}', "
             f"expected a number of 0 or more"
         )
-        raise InvalidConfig(msg)
     return found

@@ -136,11 +136,10 @@ class Supervisor:
             self._seen = seen
         # A model may add files of its own, such as a cache; only what was there must be the same.
         elif not seen >= self._seen:
-            msg = (
+            raise BackendFailed(
                 f"model '{self.plan.model}': its files have changed since it was loaded, and other "
                 f"answers are no answers of this version; load it again, or put them back"
             )
-            raise BackendFailed(msg)
 
     def _wait_for_start(self, process: WorkerProcess, link: Link) -> str | None:
         plan = self.plan
@@ -148,14 +147,12 @@ class Supervisor:
         while self._started is None:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
-                msg = (
+                raise BackendFailed(
                     f"model '{plan.model}': its worker process was not ready within "
                     f"{plan.start_timeout_s:g} s; what it does at that time is initialize"
                 )
-                raise BackendFailed(msg)
             if self._is_closing or not plan.files.is_wanted():
-                msg = f"model '{plan.model}' is being unloaded"
-                raise Unavailable(msg)
+                raise Unavailable(f"model '{plan.model}' is being unloaded")
             has_ended = process.has_ended.is_set()  # checked first, so its last packets are read
             if not link.wait(min(left_s, 0.2)) and has_ended:
                 self._lost()

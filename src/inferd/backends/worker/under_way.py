@@ -56,8 +56,7 @@ class RunningStream:
             return
         self.ahead += 1
         if self.ahead > MAX_AHEAD:
-            msg = f"{self.ahead} answers that nobody has taken"
-            raise ValueError(msg)
+            raise ValueError(f"{self.ahead} answers that nobody has taken")
         self.deliver(response, answer.share)
 
 

@@ -79,8 +79,7 @@ def _value(spelled: str, option: Option, rest: deque[str]) -> str:
         return rest.popleft() if rest and option.is_value(rest[0]) else option.bare
     # What begins with two hyphens is the next flag; one hyphen may begin a negative number.
     if not rest or rest[0].startswith("--"):
-        msg = f"{spelled} needs a value: {spelled} {option.word}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{spelled} needs a value: {spelled} {option.word}")
     return rest.popleft()
 
 
@@ -114,14 +113,12 @@ def _whole(begun: str, spellings: Mapping[str, _Spelling]) -> str:
     fitting = sorted((one for one in known if one.startswith(begun)), key=len)
     # "--" with nothing behind it is the beginning of everything.
     if not fitting or not begun[2:]:
-        msg = f"there is no option {begun}{nearest(begun, known)}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"there is no option {begun}{nearest(begun, known)}")
     shortest = fitting[0]
     if not all(one.startswith(shortest) for one in fitting):
         shown = ", ".join(sorted(fitting)[:_MAX_SHOWN])
         shown += f" and {len(fitting) - _MAX_SHOWN} more" if len(fitting) > _MAX_SHOWN else ""
-        msg = f"{begun} may be {shown}: write more of it"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{begun} may be {shown}: write more of it")
     return shortest
 
 

@@ -51,8 +51,7 @@ def prepared(
     target = settings.target
     is_decoupled = is_decoupled_model(client, given.model, given.version)
     if is_decoupled and not given.stream:
-        msg = f"{given.model} gives any number of answers to a request: add --stream"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{given.model} gives any number of answers to a request: add --stream")
     wanted = WantedRequest(
         given.model,
         given.version,
@@ -114,8 +113,7 @@ def _inputs(
         from inferd.bench.recorded import read_requests
 
         if given.input:
-            msg = "--requests and --input both say what is sent: give one"
-            raise InvalidConfig(msg)
+            raise InvalidConfig("--requests and --input both say what is sent: give one")
         return read_requests(given.requests, metadata.inputs, given.model)
     if given.input:
         found = fitted(read_inputs(given.input), metadata.inputs)
@@ -128,8 +126,7 @@ def _inputs(
     shapes = read_shapes(given.shape)
     is_batched = is_batched_model(client, given.model, given.version)
     if given.batch > 1 and not is_batched:
-        msg = f"{given.model} takes no batches (max_batch_size): leave --batch away"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{given.model} takes no batches (max_batch_size): leave --batch away")
     return [
         drawn(metadata.inputs, random, shapes, given.batch, is_batched=is_batched)
         for _ in range(given.varied)

@@ -51,8 +51,7 @@ def client_options(given: argparse.Namespace) -> dict[str, Any]:
     for line in given.header:
         name, colon, value = line.partition(":")
         if not colon or not name.strip():
-            msg = f"--header {line} is not NAME:VALUE"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"--header {line} is not NAME:VALUE")
         headers[name.strip()] = value.strip()
     if headers:
         options["headers"] = headers
@@ -77,8 +76,7 @@ def _key(given: argparse.Namespace) -> str:
         return Path(given.api_key_file).read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
-        msg = f"cannot read --api-key-file {given.api_key_file}: {reason}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"cannot read --api-key-file {given.api_key_file}: {reason}") from error
 
 
 def client_of(given: argparse.Namespace) -> "Client":

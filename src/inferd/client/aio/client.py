@@ -271,8 +271,7 @@ class AsyncClient:
         except ClientError:
             raise
         except InferdError as error:
-            msg = f"the answer cannot be read: {error.message}"
-            raise BadAnswer(msg) from error
+            raise BadAnswer(f"the answer cannot be read: {error.message}") from error
 
     async def _is_true(self, call: ClientCall[bool]) -> bool:
         try:
@@ -368,8 +367,7 @@ class AsyncRequestStream:
 
     def _open(self) -> GrpcConnection:
         if self._connection is None:
-            msg = "the stream is used outside of its block"
-            raise ClientError(msg)
+            raise ClientError("the stream is used outside of its block")
         self._connection.stream.deadline = self._deadline()
         return self._connection
 
@@ -429,14 +427,12 @@ class AsyncSharedMemory:
     def array(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> Array:
         """Return a new array in the region. Raises InvalidRequest if it does not fit."""
         if self._region is None:
-            msg = "the shared memory is used outside of its block"
-            raise ClientError(msg)
+            raise ClientError("the shared memory is used outside of its block")
         return self._region.array(shape, dtype)
 
     def span_of(self, array: Array) -> Span:
         """Return where `array`, made here, lies. Raises InvalidRequest for another."""
         span = self._region.span_of(array) if self._region is not None else None
         if span is None:
-            msg = "the array does not lie in this shared memory"
-            raise InvalidRequest(msg)
+            raise InvalidRequest("the array does not lie in this shared memory")
         return span

@@ -134,8 +134,7 @@ class RestConnection:
             # An end here, before the first byte, is that of a kept connection which the server has
             # closed meanwhile.
             if reader.start == reader.end and not await reader.more_or_end():
-                msg = "the server closed the connection without an answer"
-                raise ConnectionLost(msg)
+                raise ConnectionLost("the server closed the connection without an answer")
             answer = parse_answer_head(self._whole_block() or await self._block())
             # 1xx are interim (RFC 9110, section 15.2), such as 103 of a proxy; the answer follows.
             if answer.status >= 200:
@@ -221,8 +220,7 @@ class _UnsizedBody:
         """Return whether there is another chunk; after the last one, skip the trailers."""
         reader = self._reader
         if self._is_within_chunks and await reader.until(b"\r\n"):
-            msg = "a chunk of the answer is longer than it says"
-            raise BadAnswer(msg)
+            raise BadAnswer("a chunk of the answer is longer than it says")
         self._left = chunk_size(await reader.until(b"\r\n"))
         self._is_within_chunks = True
         if not self._left:
@@ -251,8 +249,7 @@ def parse_answer_head(block: bytes) -> AnswerHead:
     first, *lines = block.decode("latin-1").split("\r\n")
     found = _STATUS_LINE.fullmatch(first)
     if found is None:
-        msg = f"the answer begins with {first[:60]!r}, which is no status line of HTTP"
-        raise BadAnswer(msg)
+        raise BadAnswer(f"the answer begins with {first[:60]!r}, which is no status line of HTTP")
     status = int(found[2])
     headers: dict[str, str] = {}
     for line in lines:
@@ -260,14 +257,12 @@ def parse_answer_head(block: bytes) -> AnswerHead:
         # No space before the colon and no folded lines (RFC 9112, sections 5.1 and 5.2): both have
         # been used to smuggle.
         if not colon or not name or name != name.strip():
-            msg = f"the answer has a header line {line[:60]!r}"
-            raise BadAnswer(msg)
+            raise BadAnswer(f"the answer has a header line {line[:60]!r}")
         key, value = name.lower(), value.strip(" \t")
         if key in headers:
             # Equal lengths may be taken as one, different ones must not (RFC 9110, section 8.6).
             if key == "content-length" and headers[key] != value:
-                msg = "the answer has two lengths"
-                raise BadAnswer(msg)
+                raise BadAnswer("the answer has two lengths")
             value = value if key == "content-length" else f"{headers[key]}, {value}"
         headers[key] = value
     options = headers.get("connection", "").lower()
@@ -284,8 +279,7 @@ def _length(status: int, headers: dict[str, str]) -> int:
     # It overrides Content-Length (RFC 9112, section 6.3).
     if coding := headers.get("transfer-encoding"):
         if coding.lower() != "chunked":
-            msg = f"the answer has the transfer coding {coding[:60]!r}"
-            raise BadAnswer(msg)
+            raise BadAnswer(f"the answer has the transfer coding {coding[:60]!r}")
         return CHUNKED
     text = headers.get("content-length")
     if text is None:
@@ -293,8 +287,7 @@ def _length(status: int, headers: dict[str, str]) -> int:
     # int() accepts signs, spaces and digits of other scripts; more than 18 digits is no size of
     # memory.
     if not (text.isascii() and text.isdigit()) or len(text) > 18:
-        msg = f"the answer has the length {text[:60]!r}"
-        raise BadAnswer(msg)
+        raise BadAnswer(f"the answer has the length {text[:60]!r}")
     return int(text)
 
 
@@ -303,6 +296,5 @@ def chunk_size(line: bytes) -> int:
     # Extensions of a chunk are ignored (RFC 9112, section 7.1.1).
     digits = line.partition(b";")[0].strip()
     if not digits or len(digits) > 15 or digits.strip(b"0123456789abcdefABCDEF"):
-        msg = f"the answer has a chunk of size {line[:60]!r}"
-        raise BadAnswer(msg)
+        raise BadAnswer(f"the answer has a chunk of size {line[:60]!r}")
     return int(digits, 16)

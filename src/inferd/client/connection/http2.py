@@ -162,16 +162,14 @@ class GrpcConnection:
         trailers = headers if self._trailers is None else self._trailers
         # A proxy's own error has no grpc-status, a server's may have both.
         if (status := headers.get(":status")) != "200" and "grpc-status" not in trailers:
-            msg = f"{self._target} answers over HTTP/2, but not as gRPC: status {status}"
-            raise BadAnswer(msg)
+            raise BadAnswer(f"{self._target} answers over HTTP/2, but not as gRPC: status {status}")
         code = trailers.get("grpc-status")
         if code is None or not code.isdigit():
             msg = f"{self._target} answers over HTTP/2, but not as gRPC: there is no grpc-status"
             raise BadAnswer(msg)
         # END_STREAM within a message: the status is no excuse for what is missing.
         if self._message is not None or self._prefix:
-            msg = "the server ended its answer in the middle of a message"
-            raise ConnectionLost(msg)
+            raise ConnectionLost("the server ended its answer in the middle of a message")
         body = self._messages[0] if self._messages else memoryview(b"")
         return ServerAnswer(int(code), headers if headers is trailers else headers | trailers, body)
 
@@ -258,8 +256,7 @@ class GrpcConnection:
         # Only DATA was allowed to be larger than the least that all must accept (RFC 9113, section
         # 4.2).
         if length > frames.CONTROL_FRAME_BYTES:
-            msg = f"{self._target} sends a frame of kind {kind} with {length} bytes"
-            raise BadAnswer(msg)
+            raise BadAnswer(f"{self._target} sends a frame of kind {kind} with {length} bytes")
         at = await reader.need(length)
         payload = bytes(reader.buffer[at : at + length])
         reader.start += length
@@ -269,8 +266,7 @@ class GrpcConnection:
             else:
                 self._obey(kind, flags, stream_id & frames.STREAM_MASK, payload)
         except (ConnectionFault, struct.error) as error:
-            msg = f"{self._target} breaks a rule of HTTP/2: {error}"
-            raise BadAnswer(msg) from error
+            raise BadAnswer(f"{self._target} breaks a rule of HTTP/2: {error}") from error
 
     def _read_at_once(self) -> None:
         """Read a small answer that has arrived whole, as most do."""
@@ -313,8 +309,7 @@ class GrpcConnection:
             self._reader.start += 1
             length -= 1 + padding
         if length < 0:
-            msg = f"{self._target} sends a frame that is all padding"
-            raise BadAnswer(msg)
+            raise BadAnswer(f"{self._target} sends a frame that is all padding")
         if stream_id == self._id and not self._is_ended:
             await self._read_messages(length)
             self._is_ended = bool(flags & frames.END_STREAM)
@@ -355,8 +350,7 @@ class GrpcConnection:
         is_compressed, size = PREFIX.unpack(self._prefix)
         # We send no grpc-accept-encoding, so only identity is allowed (gRPC Compression).
         if is_compressed:
-            msg = "the answer is compressed, which was not asked for"
-            raise BadAnswer(msg)
+            raise BadAnswer("the answer is compressed, which was not asked for")
         if size > self._max_bytes:
             msg = f"the answer has {size} bytes, the limit is {self._max_bytes} (max_answer_bytes)"
             raise BadAnswer(msg)
@@ -375,8 +369,7 @@ class GrpcConnection:
             # Nothing may come between them (RFC 9113, section 6.10); the limit stops one that never
             # ends.
             if kind != frames.CONTINUATION or len(block) + length > MAX_LIST_BYTES:
-                msg = f"{self._target} sends headers without an end"
-                raise BadAnswer(msg)
+                raise BadAnswer(f"{self._target} sends headers without an end")
             reader.start += frames.HEADER_BYTES
             at = await reader.need(length)
             block += reader.buffer[at : at + length]
@@ -427,8 +420,7 @@ class GrpcConnection:
         elif kind == frames.GOAWAY:
             self._leave(payload)
         elif kind == frames.PUSH_PROMISE:
-            msg = f"{self._target} pushes, which was turned off"
-            raise BadAnswer(msg)
+            raise BadAnswer(f"{self._target} pushes, which was turned off")
 
     def _apply(self, kind: int, payload: bytes) -> None:
         """Answer SETTINGS or PING."""

@@ -60,8 +60,7 @@ class ConnectionPool:
         await self._slots.take(deadline)
         try:
             if self._is_closed:
-                msg = "the client is closed"
-                raise ClientError(msg)
+                raise ClientError("the client is closed")
             now = time.monotonic()
             while self._free:
                 try:

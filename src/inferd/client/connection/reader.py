@@ -22,8 +22,7 @@ class Reader:
         """Receive more. Raises ConnectionLost at the end, BadAnswer if the buffer is full."""
         count = await self._stream.recv_into(self._room())
         if not count:
-            msg = "the server closed the connection before its answer was complete"
-            raise ConnectionLost(msg)
+            raise ConnectionLost("the server closed the connection before its answer was complete")
         self.end += count
 
     async def more_or_end(self) -> int:
@@ -38,8 +37,7 @@ class Reader:
             self.start = self.end = 0
         elif self.end == _BUFFER_BYTES:
             if not self.start:
-                msg = f"a line or head of the answer has more than {_BUFFER_BYTES} bytes"
-                raise BadAnswer(msg)
+                raise BadAnswer(f"a line or head of the answer has more than {_BUFFER_BYTES} bytes")
             self._shift()
         return self._view[self.end :]
 
@@ -85,11 +83,10 @@ class Reader:
             # Received in place: a large array is not copied after it has left the system.
             count = await self._stream.recv_into(view[at:], whole=True)
             if not count:
-                msg = (
+                raise ConnectionLost(
                     f"the server closed the connection before its answer was complete: "
                     f"{size - at} bytes are missing"
                 )
-                raise ConnectionLost(msg)
             at += count
 
     async def skip(self, count: int) -> None:

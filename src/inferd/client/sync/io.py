@@ -35,8 +35,7 @@ def run(coroutine: Coroutine[object, object, T]) -> T:
     except StopIteration as returned:
         value: T = returned.value
         return value
-    msg = "the coroutine waits for an event loop"
-    raise RuntimeError(msg)
+    raise RuntimeError("the coroutine waits for an event loop")
 
 
 def first_step(items: AsyncGenerator[T, None]) -> Coroutine[object, object, T | None]:

@@ -47,16 +47,14 @@ def read_restrictions(flag: str, texts: Sequence[str]) -> Mapping[str, Restricti
         names, _, pair = text.partition(":")
         key, equals, value = pair.partition("=")
         if not (equals and _HEADER.fullmatch(key) and _HEADER_VALUE.fullmatch(value)):
-            msg = (
+            raise InvalidConfig(
                 f"{flag}: expected GROUPS:KEY=VALUE, where GROUPS are separated by commas, KEY is "
                 "the name of a header and VALUE is printable ASCII"
             )
-            raise InvalidConfig(msg)
         for group in read_groups(flag, names):
             # Which of two secrets opens it would depend on the order.
             if group in found:
-                msg = f"{flag}: the group {group} is restricted twice"
-                raise InvalidConfig(msg)
+                raise InvalidConfig(f"{flag}: the group {group} is restricted twice")
             # Header names are stored in lower case, as HTTP/2 sends them.
             found[group] = Restriction(key.lower(), value)
     return found
@@ -129,8 +127,7 @@ def read_api_keys(text: str, where: str) -> Mapping[bytes, ApiKey]:
         digest, key = _read_line(line.strip(), f"{where}: line {number}")
         # Of two lines for one key, a person who takes back one would think that it is gone.
         if digest in found:
-            msg = f"{where}: line {number}: the key is there twice"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{where}: line {number}: the key is there twice")
         found[digest] = key
     return found
 
@@ -172,5 +169,4 @@ def read_header_pattern(where: str, text: str) -> re.Pattern[str]:
         msg = f"{where}: '{text}' has a set within a set, such as [[:alpha:]]; write [a-z]"
         raise InvalidConfig(msg) from error
     except (re.error, RecursionError, OverflowError) as error:
-        msg = f"{where}: '{text}' is not a regular expression: {error}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"{where}: '{text}' is not a regular expression: {error}") from error

@@ -56,11 +56,10 @@ def read_host_policies(texts: Sequence[str]) -> dict[str, HostPolicy]:
         elif name and key == "cpu-cores":
             policies[name] = replace(policy, cores=read_cores(value, text))
         else:
-            msg = (
+            raise InvalidConfig(
                 f"{_HOST_POLICY} is '{text}', expected POLICY,SETTING=VALUE with the setting "
                 f"numa-node or cpu-cores"
             )
-            raise InvalidConfig(msg)
     return policies
 
 
@@ -72,16 +71,14 @@ def read_cores(value: str, text: str) -> frozenset[int]:
         first = int(found[1]) if found else 0
         last = int(found[2] or found[1]) if found else -1
         if not first <= last < _MAX_CORE:
-            msg = f"{_HOST_POLICY} is '{text}', expected processors such as 0-3,8"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{_HOST_POLICY} is '{text}', expected processors such as 0-3,8")
         cores.update(range(first, last + 1))
     return frozenset(cores)
 
 
 def _node(value: str, text: str) -> int:
     if not (value.isascii() and value.isdecimal() and len(value) <= 5):
-        msg = f"{_HOST_POLICY} is '{text}', expected the number of a NUMA node"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{_HOST_POLICY} is '{text}', expected the number of a NUMA node")
     return int(value)
 
 

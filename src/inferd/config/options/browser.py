@@ -21,8 +21,7 @@ def read_origins(texts: Sequence[str]) -> frozenset[str]:
     """
     origins = frozenset(_origin(text.lower()) for text in texts)
     if ANY in origins and len(origins) > 1:
-        msg = f"{_CORS_ORIGIN}: * means any origin, name it alone"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{_CORS_ORIGIN}: * means any origin, name it alone")
     return origins
 
 
@@ -30,8 +29,7 @@ def _origin(text: str) -> str:
     # Origins are compared as texts, so what is no origin is refused rather than never matched.
     if text != ANY and not _ORIGIN.fullmatch(text):
         shown = f"{_CORS_ORIGIN}: {text[:200]!r}"
-        msg = f"{shown} is none, expected SCHEME://HOST, SCHEME://HOST:PORT or *"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{shown} is none, expected SCHEME://HOST, SCHEME://HOST:PORT or *")
     for scheme, port in _USUAL_PORTS:
         if text.startswith(scheme):
             text = text.removesuffix(port)
@@ -53,10 +51,9 @@ def read_ui_hosts(texts: Sequence[str]) -> frozenset[str]:
     for name in names:
         # RFC 1035, section 2.3.4, without the root's byte and the first length.
         if len(name) > 253 or not _HOST.fullmatch(name):
-            msg = (
+            raise InvalidConfig(
                 f"{_UI_HOSTS}: {name[:200]!r} is no name of a host, expected one like "
                 "gpu.example.org or *.example.org, without scheme and port"
             )
-            raise InvalidConfig(msg)
     # A name with the root's dot is the same one, and browsers send both.
     return frozenset(name.removesuffix(".") for name in names)

@@ -87,8 +87,7 @@ def read_cache_config(
         return LocalCacheSettings(size_bytes) if size_bytes else None
     if name == "redis":
         return _redis(_CacheOptions(name, settings, _REDIS), environment or {})
-    msg = f"{_FLAG}: there is no cache '{name}', expected local or redis"
-    raise InvalidConfig(msg)
+    raise InvalidConfig(f"{_FLAG}: there is no cache '{name}', expected local or redis")
 
 
 class _CacheOptions:
@@ -97,11 +96,10 @@ class _CacheOptions:
     def __init__(self, cache: str, given: Mapping[str, str], known: Sequence[str]) -> None:
         self._given = given
         if unknown := given.keys() - set(known):
-            msg = (
+            raise InvalidConfig(
                 f"{_FLAG}: cache {cache} has no setting '{min(unknown)}', "
                 f"expected {', '.join(known)}"
             )
-            raise InvalidConfig(msg)
 
     def text(self, key: str) -> str | None:
         # An empty text, as from "$UNSET" in a script, is no setting.
@@ -112,8 +110,7 @@ class _CacheOptions:
         is_whole = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
         if not is_whole or (most is not None and int(text) > most):
             limit = "of 0 or more" if most is None else f"from 0 to {most}"
-            msg = f"{_FLAG}: {key} is '{text}', expected a whole number {limit}"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{_FLAG}: {key} is '{text}', expected a whole number {limit}")
         return int(text)
 
     def seconds(self, key: str, default_s: float) -> float:
@@ -124,8 +121,7 @@ class _CacheOptions:
         text = self._given.get(key, "false")
         value = BOOLEANS.get(text.lower())
         if value is None:
-            msg = f"{_FLAG}: {key} is '{text}', expected true or false"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{_FLAG}: {key} is '{text}', expected true or false")
         return value
 
 
@@ -149,8 +145,7 @@ _REDIS = (
 def _redis(settings: _CacheOptions, environment: Mapping[str, str]) -> RedisCacheSettings:
     host = settings.text("host")
     if host is None:
-        msg = f"{_FLAG}: cache redis needs a host, as in redis,host=localhost"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{_FLAG}: cache redis needs a host, as in redis,host=localhost")
     default = RedisCacheSettings(host, 0)
     return RedisCacheSettings(
         host,

@@ -161,5 +161,4 @@ def _value(text: str, name: str, value: str) -> object:
 
 
 def _refuse(text: str, expected: str) -> NoReturn:
-    msg = f"{_PAYLOAD_LOG_CONFIG} {text}: expected {expected}"
-    raise InvalidConfig(msg)
+    raise InvalidConfig(f"{_PAYLOAD_LOG_CONFIG} {text}: expected {expected}")

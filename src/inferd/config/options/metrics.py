@@ -40,8 +40,7 @@ def read_metrics_config(texts: Sequence[str]) -> MetricsSettings:
         if name in _SWITCHES:
             chosen[name] = BOOLEANS.get(value.lower())
             if chosen[name] is None:
-                msg = f"{_FLAG}: {name} is '{value}', expected true or false"
-                raise InvalidConfig(msg)
+                raise InvalidConfig(f"{_FLAG}: {name} is '{value}', expected true or false")
         elif name == _QUANTILES:
             chosen[name] = _quantiles(value)
         else:
@@ -58,11 +57,10 @@ def _quantiles(text: str) -> tuple[float, ...]:
         numbers = [finite_number(one) for one in pair.split(":")]
         # A third number is no error of a quantile; what it should be, nobody can say.
         if len(numbers) > 2 or any(number is None or not 0 < number < 1 for number in numbers):
-            msg = (
+            raise InvalidConfig(
                 f"{_FLAG}: {_QUANTILES} is '{text}', expected QUANTILE:ERROR,... "
                 f"with numbers between 0 and 1"
             )
-            raise InvalidConfig(msg)
         levels += [number for number in numbers[:1] if number is not None]
     # A level given twice would be two samples of the same name and labels, which Prometheus
     # refuses.

@@ -156,11 +156,9 @@ class Option:
             if self.is_raised:
                 # Keeps the type: a float's minimum may be declared as an int.
                 return self.kind(self.minimum)
-            msg = f"{where}: {value} is too small, the least is {self.minimum:g}"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{where}: {value} is too small, the least is {self.minimum:g}")
         if self.maximum is not None and value > self.maximum:
-            msg = f"{where}: {value} is too large, the most is {self.maximum:.15g}"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{where}: {value} is too large, the most is {self.maximum:.15g}")
         return value
 
     def _wrong(self, value: object, where: str, words: str = "") -> InvalidConfig:

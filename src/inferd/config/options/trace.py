@@ -137,8 +137,7 @@ class _Given:
             name, equals, value = entry.partition("=")
             if name not in _KNOWN or not equals:
                 known = ", ".join(f"{name}=" for name in _KNOWN)
-                msg = f"--trace-config {entry}: expected one of {known}"
-                raise InvalidConfig(msg)
+                raise InvalidConfig(f"--trace-config {entry}: expected one of {known}")
             self._values.setdefault(name, []).append(value)
 
     def all(self, name: str) -> list[str]:
@@ -189,8 +188,7 @@ def _levels(given: _Given) -> tuple[str, ...]:
         names.append(name)
     # Triton refuses it, too; its wish could be read either way.
     if OFF in names and set(names) != {OFF}:
-        msg = f"--trace-config level={OFF} goes with no other level"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"--trace-config level={OFF} goes with no other level")
     return tuple(level for level in LEVELS if level in names)
 
 
@@ -220,8 +218,7 @@ def _collector(given: _Given) -> CollectorSettings:
 
 
 def _refuse(name: str, value: str, expected: str) -> NoReturn:
-    msg = f"--trace-config {name}={value}: expected {expected}"
-    raise InvalidConfig(msg)
+    raise InvalidConfig(f"--trace-config {name}={value}: expected {expected}")
 
 
 def whole_number(text: str) -> int | None:

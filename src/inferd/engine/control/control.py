@@ -93,15 +93,13 @@ class RepositoryControl:
     def check_is_explicit(self) -> None:
         """Raise Unavailable unless clients may load and unload models."""
         if self._mode != "explicit":
-            msg = (
+            raise Unavailable(
                 f"explicit model load / unload is not allowed if polling is enabled or the server "
                 f"itself loads its models (--model-control-mode={self._mode} here); it needs "
                 f"--model-control-mode=explicit"
             )
-            raise Unavailable(msg)
         if self._is_stopped:
-            msg = "the server is shutting down"
-            raise Unavailable(msg)
+            raise Unavailable("the server is shutting down")
 
     def check_load(self, request: LoadRequest) -> None:
         """Raise as `load` does for what can be told at once."""

@@ -64,8 +64,7 @@ class LoadQueue:
         """Yield the model's versions, locked, when its turn to change comes. Raises Unavailable."""
         model_versions = self.versions(name)
         if model_versions.waiting_count >= MAX_WAITING:
-            msg = f"{MAX_WAITING} loads and unloads of model '{name}' wait already"
-            raise Unavailable(msg)
+            raise Unavailable(f"{MAX_WAITING} loads and unloads of model '{name}' wait already")
         # Counted before waiting, and looked at by drop_if_idle: a lock that somebody waits for must
         # not be replaced by another.
         model_versions.waiting_count += 1

@@ -246,8 +246,7 @@ class Catalog:
     def _known(self, name: str) -> KnownModel:
         model = self.models.get(name)
         if model is None:
-            msg = f"{UNKNOWN}'{name}' is not found on this server"
-            raise ModelNotFound(msg)
+            raise ModelNotFound(f"{UNKNOWN}'{name}' is not found on this server")
         return model
 
 

@@ -61,11 +61,10 @@ def build_ensemble(
     run_count = sum(step.run_count for step in steps)
     way = (f"{config.name} ({run_count})", *max(steps, key=lambda step: step.run_count).way)
     if run_count > MAX_RUNS:
-        msg = (
+        raise InvalidConfig(
             f"ensemble '{config.name}' takes {run_count} runs of models for each request, "
             f"at most {MAX_RUNS} may be; most of them on this way: {' → '.join(way)}"
         )
-        raise InvalidConfig(msg)
     with_sequences = [number for number, step in enumerate(steps) if step.has_sequences]
     scheduler = EnsembleScheduler(plan, models, counts, with_sequences)
     inherited: dict[str, Labels] = {}
@@ -162,8 +161,7 @@ def check_chain(chain: tuple[str, ...], name: str) -> None:
     """
     if name in chain:
         way = " → ".join((*chain[chain.index(name) :], name))
-        msg = f"ensemble '{name}' calls itself: {way}"
-        raise LoadFailed(msg)
+        raise LoadFailed(f"ensemble '{name}' calls itself: {way}")
     if len(chain) > MAX_NESTING:
         msg = f"ensemble '{chain[0]}' is more than {MAX_NESTING} ensembles inside each other"
         raise LoadFailed(msg)

@@ -429,11 +429,10 @@ class Loader:
                 # A thread cannot be ended: what it opens too late is closed when it is done.
                 return await in_daemon_thread(lambda: _explained(model, version, work), given_up)
         except TimeoutError as error:
-            msg = (
+            raise BackendFailed(
                 f"model '{model.name}' version {version} did not load within {timeout_s:g} s "
                 f"(--model-load-timeout-secs)"
-            )
-            raise BackendFailed(msg) from error
+            ) from error
 
     def _backend(self, config: ModelConfig) -> Backend:
         name = config.backend

@@ -156,11 +156,10 @@ def backend_named(name: str, directory: Path | None = None) -> Backend:
 def _check_traits(backend: object, entry: EntryPoint) -> None:
     """Raise Unsupported for a backend of another package that does not say what it promises."""
     if not isinstance(getattr(backend, "traits", None), Traits):
-        msg = (
+        raise Unsupported(
             f"backend '{entry.name}', {entry.value}, has no attribute 'traits' that is "
             f"inferd.core.traits.Traits"
         )
-        raise Unsupported(msg)
 
 
 def finder_of(config: ModelConfig) -> Callable[[str, Path | None], Backend]:
@@ -208,11 +207,10 @@ def python_based(name: str, directory: Path | None) -> Backend:
     """
     code = _code_of(name, directory) or _OWN_PYTHON_BASED.get(name)
     if code is None:
-        msg = (
+        raise InvalidConfig(
             f"runtime '{PYTHON_RUNTIME}' asks for a Python-based backend, but "
             f"{_not_in_directory(name, directory)}"
         )
-        raise InvalidConfig(msg)
     found: Backend = EntryPoint("", _BACKENDS["python"], ENTRY_POINTS).load()(code)
     return found
 

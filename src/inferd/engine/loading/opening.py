@@ -49,11 +49,10 @@ class Machine(NamedTuple):
                     gpu,
                 )
             elif use > limit:
-                msg = (
+                raise Unavailable(
                     f"model '{config.name}': of the memory of GPU {gpu} {use:.3f} is in use, "
                     f"--model-load-gpu-limit allows {limit:g} for a load"
                 )
-                raise Unavailable(msg)
 
     def cores_of(self, config: ModelConfig, place: Placement) -> frozenset[int]:
         """Return the CPU cores an instance is pinned to; empty: any."""
@@ -205,8 +204,7 @@ def _run(config: ModelConfig, instance: Instance, requests: Several[InferRequest
         return
     answers = instance.execute(requests)
     if len(answers) != len(requests):
-        msg = f"{len(answers)} answers to {len(requests)} requests"
-        raise BackendFailed(msg)
+        raise BackendFailed(f"{len(answers)} answers to {len(requests)} requests")
     for answer in answers:
         if isinstance(answer, InferdError):
             raise answer

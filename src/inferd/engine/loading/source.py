@@ -117,8 +117,7 @@ class ModelSources:
 
     def _give(self, model: GivenModel) -> None:
         if model.name in self._given or model.name in self._repositories.places():
-            msg = f"two models are called '{model.name}'"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"two models are called '{model.name}'")
         self._given[model.name] = model
 
     def _found(self) -> list[FoundModel]:

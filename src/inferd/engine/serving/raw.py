@@ -16,12 +16,11 @@ def raw_input(data: memoryview, model: str, rules: Sequence[TensorRule]) -> Tens
     `rules` are those of all inputs of `model`. Raises InvalidRequest unless they leave one meaning.
     """
     if len(rules) != 1:
-        msg = (
+        raise InvalidRequest(
             f"Raw request must only have 1 input (found 1) to be deduced but got {len(rules)} "
             f"inputs in '{model}' model configuration: a body without JSON is the data of "
             f"a model's only input"
         )
-        raise InvalidRequest(msg)
     [rule] = rules
     # One item: the body says nothing of a batch (Triton, binary tensor data extension).
     batch = (1,) * rule.batch_dims
@@ -35,12 +34,11 @@ def raw_input(data: memoryview, model: str, rules: Sequence[TensorRule]) -> Tens
         prefix = len(data).to_bytes(4, "little")
         return Tensor(rule.name, rule.datatype, batch + inner, b"".join((prefix, data)))
     if rule.dims.count(-1) > 1:
-        msg = (
+        raise InvalidRequest(
             f"The shape of the raw input '{rule.name}' can not be deduced because there are "
             f"more than one variable-sized dimension: model '{model}' expects "
             f"{dims_text(rule.shape)}"
         )
-        raise InvalidRequest(msg)
     size_bytes = rule.datatype.size_bytes * prod(dim for dim in rule.dims if dim != -1)
     variable, rest = divmod(len(data), size_bytes)
     if rest or (rule.fixed_dims is not None and variable != 1):

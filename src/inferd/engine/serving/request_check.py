@@ -174,12 +174,11 @@ class RequestCheck:
             if dim:
                 span *= dim
         if span > MOST_EMPTY:
-            msg = (
+            raise InvalidRequest(
                 f"input '{tensor.name}' for model '{self._name}' has shape "
                 f"{dims_text(tensor.shape)}, and no elements; the dims beside its 0 may multiply "
                 f"to at most {MOST_EMPTY}"
             )
-            raise InvalidRequest(msg)
 
     def _take_scalar(self, tensor: Tensor, rule: TensorRule) -> None:
         """Give a tensor without dims the dims [1], which is how a configuration declares a scalar.
@@ -216,18 +215,16 @@ class RequestCheck:
         names: dict[str, WantedOutput] = {}
         for output in outputs:
             if output.name in names:
-                msg = (
+                raise InvalidRequest(
                     f"output '{output.name}' already exists in request, model '{self._name}' gives "
                     f"each once"
                 )
-                raise InvalidRequest(msg)
             names[output.name] = output
         if not names.keys() <= self._outputs.keys():
-            msg = (
+            raise InvalidRequest(
                 f"unexpected inference output {quoted(names.keys() - self._outputs.keys())} for "
                 f"model '{self._name}', it gives {quoted(self._outputs)}"
             )
-            raise InvalidRequest(msg)
         return [names[name] for name in self._outputs if name in names]
 
     # How each of these errors begins: docs/decisions/0024-error-texts.md.

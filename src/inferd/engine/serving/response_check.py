@@ -164,8 +164,7 @@ class ResponseCheck:
             f"its {source} {rule.datatype.value} {list(rule.shape)}"
         )
         if is_wrong:
-            msg = f"model '{self._name}' {what}"
-            raise BackendFailed(msg)
+            raise BackendFailed(f"model '{self._name}' {what}")
         self._warn_once(tensor.name, f"{what}: clients get it as it is")
 
     def _find(self, tensor: Tensor, rule: TensorRule) -> None:
@@ -211,10 +210,9 @@ class ResponseCheck:
             if not self._is_decoupled:  # otherwise another answer may have the rest
                 request.outputs = [output for output in request.outputs if output.name in got]
         if got.keys() - self._outputs.keys() or (not may_miss and set(names) - got.keys()):
-            msg = (
+            raise BackendFailed(
                 f"model '{self._name}' gave outputs {quoted(got.keys())}, expected {quoted(names)}"
             )
-            raise BackendFailed(msg)
         response.outputs = [got[name] for name in names if name in got]
         return response.outputs
 
@@ -223,5 +221,4 @@ class ResponseCheck:
         given = [tensor.name for tensor in response.outputs]
         for name in names:
             if given.count(name) > 1:
-                msg = f"model '{self._name}' gave output '{name}' twice"
-                raise BackendFailed(msg)
+                raise BackendFailed(f"model '{self._name}' gave output '{name}' twice")

@@ -55,11 +55,10 @@ def decode_contents(inputs: Sequence[Tensor]) -> bool:
 def _decode(tensor: Tensor, parameters: Parameters) -> bool:
     kind = parameters.get(_CONTENT_TYPE)
     if kind in _UNREAD and tensor.datatype is DataType.BYTES:
-        msg = (
+        raise InvalidRequest(
             f"input '{tensor.name}' has content_type '{kind}', which is not read here: send its "
             f"values as numbers or texts"
         )
-        raise InvalidRequest(msg)
     if kind != "base64" or tensor.datatype is not DataType.BYTES:
         return False
     try:

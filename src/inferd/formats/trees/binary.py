@@ -59,8 +59,7 @@ def decode_ubjson(data: bytes) -> object:
     try:
         value = reader.value(reader.marker(), 0)
     except (IndexError, ValueError) as error:
-        msg = f"the file is no UBJSON, or cut off at byte {reader.at}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"the file is no UBJSON, or cut off at byte {reader.at}") from error
     return value
 
 
@@ -74,8 +73,7 @@ class _Reader(BinaryReader):
 
     def value(self, kind: str, depth: int) -> Any:
         if depth > MAX_DEPTH:
-            msg = "nested too deeply"
-            raise ValueError(msg)
+            raise ValueError("nested too deeply")
         if kind in _NUMBERS:
             return self.array(_NUMBERS[kind], 1)[0].item()
         if kind in _CONSTANTS:
@@ -88,16 +86,14 @@ class _Reader(BinaryReader):
             return self._array(depth)
         if kind == "{":
             return self._object(depth)
-        msg = f"marker {kind!r}"
-        raise ValueError(msg)
+        raise ValueError(f"marker {kind!r}")
 
     def _array(self, depth: int) -> Any:
         kind, count = self._container()
         if kind and count is not None and kind in _NUMBERS:
             return self.array(_NUMBERS[kind], count)
         if kind in _CONSTANTS:
-            msg = "an array of a type without a size, of any length"
-            raise ValueError(msg)
+            raise ValueError("an array of a type without a size, of any length")
         found: list[Any] = []
         while count is None or len(found) < count:
             each = kind or self.marker()
@@ -128,16 +124,14 @@ class _Reader(BinaryReader):
             self.at += 1
             count = self._size()
         elif kind:
-            msg = "a type without a count"
-            raise ValueError(msg)
+            raise ValueError("a type without a count")
         return kind, count
 
     def _size(self) -> int:
         # At the greatest depth, so that a size can only be a number.
         size = self.value(self.marker(), MAX_DEPTH)
         if not isinstance(size, int) or size < 0:
-            msg = "a size that is none"
-            raise ValueError(msg)
+            raise ValueError("a size that is none")
         return size
 
     def text(self) -> str:

@@ -83,8 +83,7 @@ def refusing(kind: str) -> Iterator[None]:
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        msg = f"the file is no {kind}: {type(error).__name__} {error}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"the file is no {kind}: {type(error).__name__} {error}") from error
 
 
 def check_trees(ensemble: Ensemble) -> None:
@@ -93,12 +92,10 @@ def check_trees(ensemble: Ensemble) -> None:
     ONNX Runtime does not check: on a cycle it would never stop.
     """
     if sum(_node_count(tree) for tree in ensemble.trees) > MAX_NODES:
-        msg = f"the trees have more than {MAX_NODES} nodes"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"the trees have more than {MAX_NODES} nodes")
     for number, tree in enumerate(ensemble.trees):
         if complaint := _complaint(tree, ensemble):
-            msg = f"tree {number}: {complaint}"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"tree {number}: {complaint}")
 
 
 def category_bounds(categories: Array) -> Array:

@@ -44,11 +44,9 @@ def _sections(text: str) -> list[dict[str, str]]:
     """Return the header and each tree as key -> value."""
     lines = text.splitlines()
     if not lines or lines[0].strip() != "tree":
-        msg = "its first line is not 'tree'"
-        raise ValueError(msg)
+        raise ValueError("its first line is not 'tree'")
     if "end of trees" not in lines:
-        msg = "it is cut off before 'end of trees'"
-        raise ValueError(msg)
+        raise ValueError("it is cut off before 'end of trees'")
     sections: list[dict[str, str]] = [{}]
     for line in lines[1 : lines.index("end of trees")]:
         key, _, value = line.partition("=")
@@ -64,13 +62,11 @@ def _ensemble(head: Section, trees: list[dict[str, str]]) -> Ensemble:
     # reg_sqrt trains on roots, and the answer is squared with its
     # sign: no transform here does that.
     if name not in _TRANSFORMS or "sqrt" in settings:
-        msg = f"objective '{head.get('objective')}' of LightGBM is not supported"
-        raise Unsupported(msg)
+        raise Unsupported(f"objective '{head.get('objective')}' of LightGBM is not supported")
     options = dict(setting.partition(":")[::2] for setting in settings)
     per_iteration = int(head["num_tree_per_iteration"])
     if not 1 <= per_iteration <= MAX_TARGETS:
-        msg = f"num_tree_per_iteration is {per_iteration}, expected 1 to {MAX_TARGETS}"
-        raise ValueError(msg)
+        raise ValueError(f"num_tree_per_iteration is {per_iteration}, expected 1 to {MAX_TARGETS}")
     ensemble = Ensemble(
         int(head["max_feature_idx"]) + 1, [0.0] * per_iteration, AT_MOST, _TRANSFORMS[name]
     )
@@ -90,8 +86,7 @@ def _ensemble(head: Section, trees: list[dict[str, str]]) -> Ensemble:
 def _tree(tree: Section, target: int) -> Tree:
     """Return a tree. In the file, a child is an inner node, or the bitwise complement of a leaf."""
     if tree.get("is_linear", "0").strip() == "1":
-        msg = "trees with linear leaves are not supported"
-        raise Unsupported(msg)
+        raise Unsupported("trees with linear leaves are not supported")
     leaves = _numbers(tree["leaf_value"], np.float64)
     features = _numbers(tree.get("split_feature", ""), np.int64)
     thresholds = _numbers(tree.get("threshold", ""), np.float64)
@@ -99,8 +94,7 @@ def _tree(tree: Section, target: int) -> Tree:
     kinds = _numbers(tree.get("decision_type", ""), np.int64)
     inner, count = len(features), len(leaves)
     if not inner == len(thresholds) == len(kinds) == count - 1:
-        msg = "a tree's lists have different lengths"
-        raise ValueError(msg)
+        raise ValueError("a tree's lists have different lengths")
     missing = kinds >> _MISSING_SHIFT & 3
     by_category = np.append(kinds & _CATEGORY, np.zeros(count, np.int64)) != 0
     # If nothing can be missing, NaN counts as 0.
@@ -155,8 +149,7 @@ def _category_sets(tree: Section, thresholds: Any, nodes: list[int]) -> dict[int
     words = _numbers(tree["cat_threshold"], np.uint32)
     ends = _numbers(tree["cat_boundaries"], np.int64)
     if len(ends) < 2 or ends[0] < 0 or (np.diff(ends) < 0).any() or ends[-1] > len(words):
-        msg = "its sets of categories are not there"
-        raise ValueError(msg)
+        raise ValueError("its sets of categories are not there")
     sets = []
     for first, end in itertools.pairwise(ends.tolist()):
         # A set is a bit field in words of 32 bits.
@@ -166,16 +159,14 @@ def _category_sets(tree: Section, thresholds: Any, nodes: list[int]) -> dict[int
         sets.append(at_most(np.where(bounds == 0, -1.0, np.nextafter(bounds, -np.inf))))
     numbers = {node: int(thresholds[node]) for node in nodes}
     if min(numbers.values()) < 0:
-        msg = "a set of categories is not there"
-        raise ValueError(msg)
+        raise ValueError("a set of categories is not there")
     return {node: sets[number] for node, number in numbers.items()}
 
 
 def _children(text: str, inner: int, count: int) -> Any:
     numbers = _numbers(text, np.int64)
     if len(numbers) != inner or (len(numbers) and numbers.min() < -count):
-        msg = "a tree has a child that is not there"
-        raise ValueError(msg)
+        raise ValueError("a tree has a child that is not there")
     # Leaves come after the inner nodes here; ~n is LightGBM's number of leaf n.
     return np.concatenate([np.where(numbers < 0, inner + ~numbers, numbers), np.full(count, -1)])
 

@@ -113,8 +113,7 @@ def _class_count(reader: BinaryReader) -> int:
 
 def _transform(name: str) -> str:
     if name not in _TRANSFORMS:
-        msg = f"the transformation '{name}' of Treelite is not supported"
-        raise Unsupported(msg)
+        raise Unsupported(f"the transformation '{name}' of Treelite is not supported")
     return _TRANSFORMS[name]
 
 
@@ -128,23 +127,20 @@ def _nodes(reader: BinaryReader, threshold: str, leaf: str) -> _Nodes:
     _no_more_fields(reader)
     _no_more_fields(reader)
     if {len(one) for one in nodes[:9]} != {count}:
-        msg = f"a tree's lists of nodes have other lengths than {count}"
-        raise ValueError(msg)
+        raise ValueError(f"a tree's lists of nodes have other lengths than {count}")
     return nodes
 
 
 def _no_more_fields(reader: BinaryReader) -> None:
     """Raise Unsupported if a later version added fields: answers may depend on them."""
     if reader.number("i") != 0:
-        msg = "it has fields of a later version"
-        raise Unsupported(msg)
+        raise Unsupported("it has fields of a later version")
 
 
 def _comparison(trees: list[_Nodes]) -> str:
     found = {int(one) for tree in trees for one in np.unique(tree.comparison[tree.kind == _NUMBER])}
     if len(found) > 1 or not found <= set(_COMPARISONS):
-        msg = "comparisons other than all < or all <= are not supported"
-        raise Unsupported(msg)
+        raise Unsupported("comparisons other than all < or all <= are not supported")
     return _COMPARISONS[found.pop()] if found else AT_MOST
 
 
@@ -153,8 +149,7 @@ def _tree(nodes: _Nodes, target: int, count: int, comparison: str) -> Tree:
     leaves: Any = nodes.leaf
     if len(nodes.vector):
         if (nodes.end[is_leaf] - nodes.begin[is_leaf] != count).any():
-            msg = f"a leaf has not {count} values"
-            raise ValueError(msg)
+            raise ValueError(f"a leaf has not {count} values")
         leaves = np.zeros(len(nodes.kind))
         leaves[is_leaf] = nodes.vector[nodes.begin[is_leaf] + np.uint64(target)]
     with np.errstate(over="ignore"):  # infinite values are refused by check_trees
@@ -182,8 +177,7 @@ def _category_sets(nodes: _Nodes, comparison: str) -> dict[int, Array]:
         first, end = int(nodes.first_category[node]), int(nodes.end_category[node])
         chosen = nodes.categories[first:end].astype(np.int64)
         if len(chosen) != end - first or (len(chosen) and chosen.max() >= _MAX_CATEGORY):
-            msg = f"node {node} has no set of categories from 0 to {_MAX_CATEGORY - 1}"
-            raise ValueError(msg)
+            raise ValueError(f"node {node} has no set of categories from 0 to {_MAX_CATEGORY - 1}")
         bounds = category_bounds(chosen).astype(np.float64)
         # Features are truncated to integers.
         below = at_most(np.nextafter(bounds, -np.inf))

@@ -54,8 +54,7 @@ def _document(content: bytes) -> Any:
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        msg = f"the file is neither JSON nor UBJSON: {error}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"the file is neither JSON nor UBJSON: {error}") from error
 
 
 def _ensemble(learner: Mapping[str, Any]) -> Ensemble:
@@ -94,11 +93,9 @@ def _empty_ensemble(
     trees sum them. Raises Unsupported for other objectives, ValueError for a wrong `count`.
     """
     if objective not in _TRANSFORMS:
-        msg = f"objective '{objective}' of XGBoost is not supported"
-        raise Unsupported(msg)
+        raise Unsupported(f"objective '{objective}' of XGBoost is not supported")
     if not 1 <= count <= MAX_TARGETS:
-        msg = f"it has {count} outputs, expected 1 to {MAX_TARGETS}"
-        raise ValueError(msg)
+        raise ValueError(f"it has {count} outputs, expected 1 to {MAX_TARGETS}")
     # The file has it as a probability, trees are summed in log odds.
     if as_seen and objective in _SIGMOID:
         scores = [math.log(score / (1 - score)) if 0 < score < 1 else 0.0 for score in scores]
@@ -110,14 +107,12 @@ def _empty_ensemble(
 
 def _check_booster(name: str) -> None:
     if name not in ("gbtree", "dart"):
-        msg = f"booster '{name}' of XGBoost is not supported, only trees are"
-        raise Unsupported(msg)
+        raise Unsupported(f"booster '{name}' of XGBoost is not supported, only trees are")
 
 
 def _check_leaves(value_count: int) -> None:
     if value_count > 1:
-        msg = "trees with several values in a leaf are not supported"
-        raise Unsupported(msg)
+        raise Unsupported("trees with several values in a leaf are not supported")
 
 
 def _tree(tree: Mapping[str, Any], target: int, weight: float) -> Tree:
@@ -149,17 +144,14 @@ def _category_sets(tree: Mapping[str, Any]) -> dict[int, Any]:
         for name in ("nodes", "segments", "sizes")
     )
     if sum(sizes) > len(categories):
-        msg = "its sets of categories are larger than all there are"
-        raise ValueError(msg)
+        raise ValueError("its sets of categories are larger than all there are")
     sets = {}
     for node, start, size in zip(nodes, starts, sizes, strict=True):
         chosen = categories[max(start, 0) : max(start, 0) + max(size, 0)]
         if min(node, start, size) < 0 or len(chosen) != size:
-            msg = "a set of categories is not there"
-            raise ValueError(msg)
+            raise ValueError("a set of categories is not there")
         if size and not 0 <= chosen.min() <= chosen.max() < _MAX_CATEGORY:
-            msg = f"a category is not one of 0 to {_MAX_CATEGORY - 1}"
-            raise ValueError(msg)
+            raise ValueError(f"a category is not one of 0 to {_MAX_CATEGORY - 1}")
         sets[node] = category_bounds(chosen).astype(np.float32)
     return sets
 

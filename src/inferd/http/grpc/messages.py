@@ -183,8 +183,7 @@ def _decode_base64(key: str, value: bytes) -> bytes:
         # Padding may be left out (Custom-Metadata).
         return base64.b64decode(stripped + b"=" * (-len(stripped) % 4), validate=True)
     except binascii.Error as error:
-        msg = f"metadata '{key}' is not Base64: {error}"
-        raise InvalidRequest(msg) from error
+        raise InvalidRequest(f"metadata '{key}' is not Base64: {error}") from error
 
 
 class MessageReader:

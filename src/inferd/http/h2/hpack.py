@@ -94,8 +94,7 @@ class HeaderDecoder:
         if index > _STATIC_COUNT:
             return self._table[_STATIC_COUNT - index]
         if not index:
-            msg = "there is no field 0"
-            raise HPACKError(msg)
+            raise HPACKError("there is no field 0")
         return _STATIC[index - 1]
 
     def _literal(self, block: bytes, at: int, end: int) -> tuple[Field, int]:
@@ -162,8 +161,7 @@ def _integer(block: bytes, at: int, prefix_bits: int) -> tuple[int, int]:
             value += (byte & 0x7F) << shift
             if byte < 0x80:
                 return value, at
-        msg = "an integer is too long"
-        raise HPACKError(msg)
+        raise HPACKError("an integer is too long")
     return value, at
 
 
@@ -177,8 +175,7 @@ def _text(block: bytes, at: int) -> tuple[bytes, int]:
     end = at + length
     text = block[at:end]
     if len(text) != length:
-        msg = "the block ends inside a text"
-        raise HPACKError(msg)
+        raise HPACKError("the block ends inside a text")
     return (_decode_huffman(text) if is_huffman else text), end
 
 

@@ -31,8 +31,7 @@ def decode_huffman(text: bytes) -> bytes:
         state, symbols, is_whole = row[byte]
         out.append(symbols)
     if not is_whole:
-        msg = "a text is no Huffman code, or ends inside one"
-        raise HPACKError(msg)
+        raise HPACKError("a text is no Huffman code, or ends inside one")
     return b"".join(out)
 
 

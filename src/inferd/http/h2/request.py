@@ -75,14 +75,11 @@ def decode_request_head(fields: list[Field], size: int) -> RequestHead:
     method, path = pseudo.get(b":method", b""), pseudo.get(b":path", b"")
     if method == b"CONNECT":  # section 8.5
         if path or b":scheme" in pseudo or not pseudo.get(b":authority"):
-            msg = "CONNECT has :authority and neither :path nor :scheme"
-            raise MalformedRequest(msg)
+            raise MalformedRequest("CONNECT has :authority and neither :path nor :scheme")
     elif not method or not path or not pseudo.get(b":scheme"):
-        msg = "a request needs :method, :scheme and :path, none of them empty"
-        raise MalformedRequest(msg)
+        raise MalformedRequest("a request needs :method, :scheme and :path, none of them empty")
     elif not path.startswith(b"/") and (path, method) != (b"*", b"OPTIONS"):
-        msg = "the :path of a request begins with a slash"
-        raise MalformedRequest(msg)
+        raise MalformedRequest("the :path of a request begins with a slash")
     authority = pseudo.get(b":authority", b"")
     return RequestHead(method, path, ordinary, size, length, authority=authority)
 
@@ -156,8 +153,7 @@ def check_fields(fields: list[Field]) -> int:
         if name == b"content-length":
             # Equal lengths given twice are one (RFC 9110, section 8.6).
             if not _LENGTH.fullmatch(value) or length not in (-1, _number(value)):
-                msg = "content-length must be one decimal number"
-                raise MalformedRequest(msg)
+                raise MalformedRequest("content-length must be one decimal number")
             length = _number(value)
     return length
 

@@ -75,8 +75,7 @@ def read_history(descriptor: int) -> History:
     if not data:
         return History()
     if len(data) > MAX_BYTES:
-        msg = f"it has more than {MAX_BYTES} bytes"
-        raise ValueError(msg)
+        raise ValueError(f"it has more than {MAX_BYTES} bytes")
     try:
         return msgspec.json.decode(data, type=History)
     except msgspec.MsgspecError as error:

@@ -150,15 +150,12 @@ def read_record(descriptor: int) -> LastRun | None:
     magic = data[:_STATE_AT].rstrip(b"\0")
     # An older layout has the same beginning: said by name, since an operator has changed versions.
     if magic != _MAGIC and magic.startswith(_MAGIC[:-1]):
-        msg = "another version of inferd wrote it"
-        raise ValueError(msg)
+        raise ValueError("another version of inferd wrote it")
     if len(data) != SIZE or size != SIZE:
-        msg = f"it has {size} bytes, not {SIZE}"
-        raise ValueError(msg)
+        raise ValueError(f"it has {size} bytes, not {SIZE}")
     _, state, started_ns, seen_ns, boot, idle = _HEADER.unpack_from(data)
     if magic != _MAGIC or state not in (RUNS, STOPS):
-        msg = "it does not begin as a record does"
-        raise ValueError(msg)
+        raise ValueError("it does not begin as a record does")
     # With the NUL, or an id that begins with the idle text would pass for it.
     idle_note = (idle.decode(errors="replace") + "\0").encode(_WIDE)
     found = (_run_of(data, number, idle_note) for number in range(MARK_COUNT))
@@ -191,8 +188,7 @@ def open_private(path: Path) -> int:
         # Of the descriptor: the path may be exchanged between a look at it and the opening.
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-            msg = f"{path.name} is no regular file of this user's"
-            raise OSError(msg)
+            raise OSError(f"{path.name} is no regular file of this user's")
         # A file from before, or an unusual umask, may let others read it.
         os.fchmod(descriptor, 0o600)
     except BaseException:

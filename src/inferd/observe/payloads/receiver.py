@@ -38,8 +38,7 @@ class EventSender:
         except ValueError:
             host, port = None, None
         if not host or parts.scheme not in ("http", "https"):
-            msg = f"--payload-log: '{url}' is no URL that events can be sent to"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"--payload-log: '{url}' is no URL that events can be sent to")
         self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._connection: http.client.HTTPConnection
         if parts.scheme == "https":
@@ -68,8 +67,7 @@ class EventSender:
                 raise
             status = self._sent(event, headers)
         if not status.startswith("2"):
-            msg = f"the receiver answers {status}"
-            raise NotTaken(msg)
+            raise NotTaken(f"the receiver answers {status}")
 
     def _sent(self, event: PayloadEvent, headers: dict[str, str]) -> str:
         """Return the status of the answer, with its text."""

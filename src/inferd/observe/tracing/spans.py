@@ -37,8 +37,7 @@ class SpanSender(Backlog):
         try:
             self._provider = otel.open_provider(self._collector, self._service)
         except ValueError as error:
-            msg = f"--trace-config opentelemetry,...: {error}"
-            raise InvalidConfig(msg) from error
+            raise InvalidConfig(f"--trace-config opentelemetry,...: {error}") from error
         # Kept, since the module must not be imported by servers without OpenTelemetry.
         self._record = otel.record
         self._tracer = self._provider.get_tracer("inferd")

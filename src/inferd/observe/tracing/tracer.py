@@ -173,11 +173,10 @@ class Tracer:
 
     def _check_mode(self, mode: str) -> None:
         if mode != self._start.mode:
-            msg = (
+            raise Unsupported(
                 f"trace_mode cannot be changed while the server runs, it is {self._start.mode}; "
                 f"the server's option --trace-config mode=... does"
             )
-            raise Unsupported(msg)
 
     def _file_named(self, name: str, model: str, *, must_be_new: bool) -> Path | None:
         """Return the file that `name` means: one that the settings have shown, or a new one."""
@@ -231,8 +230,7 @@ class Tracer:
 def _check(settings: TraceSettings) -> None:
     """Raise InvalidRequest when `settings` contradict each other."""
     if settings.mode == OPENTELEMETRY and TENSORS in settings.levels:
-        msg = f"trace_level {TENSORS} is not for trace_mode {OPENTELEMETRY}"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"trace_level {TENSORS} is not for trace_mode {OPENTELEMETRY}")
 
 
 def _levels_named(names: tuple[str, ...]) -> tuple[str, ...] | None:

@@ -39,8 +39,7 @@ def download(web: Web, file: RemoteFile, target: Path, max_bytes: int, arrived: 
         wrong = _difference(file, part)
     if wrong:
         part.unlink()
-        msg = f"'{shown(file.url)}' is not what was announced: {wrong}"
-        raise NotLoadable(msg)
+        raise NotLoadable(f"'{shown(file.url)}' is not what was announced: {wrong}")
     # Renamed when it is whole and verified: whatever has the final name needs no second look.
     part.replace(target)
 
@@ -118,8 +117,7 @@ def _opened(web: Web, file: RemoteFile, part: Path, headers: dict[str, str]) -> 
     except NotLoadable as error:
         if getattr(error, "status", 0) == _NOT_SATISFIABLE:  # the file is shorter now
             part.unlink(missing_ok=True)
-            msg = f"'{shown(file.url)}' has changed"
-            raise NotAnswered(msg) from None
+            raise NotAnswered(f"'{shown(file.url)}' has changed") from None
         raise
 
 
@@ -132,8 +130,7 @@ def _chunks(source: Any, file: RemoteFile) -> Iterator[bytes]:
             # it would be lost when the line breaks.
             chunk = source.read1(CHUNK_BYTES)
         except TimeoutError as error:
-            msg = f"'{shown(file.url)}' breaks off: {reason_of(error)}"
-            raise NotAnswered(msg) from None
+            raise NotAnswered(f"'{shown(file.url)}' breaks off: {reason_of(error)}") from None
         # As an end: what has arrived stays, and the caller sees that it is
         # too little, and goes on from there.
         except (OSError, http.client.HTTPException):

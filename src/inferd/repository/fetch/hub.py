@@ -60,8 +60,7 @@ def hub_snapshot(url: ModelUrl, environ: Mapping[str, str]) -> Snapshot:
     # The variables that huggingface_hub itself reads (HF_HUB_OFFLINE, HF_ENDPOINT, HF_TOKEN,
     # HF_HOME): who has set up a machine for it has set it up for us.
     if BOOLEANS.get(environ.get("HF_HUB_OFFLINE", "").lower()):
-        msg = f"'{url.shown}' is not asked for, as HF_HUB_OFFLINE is set"
-        raise NotAnswered(msg)
+        raise NotAnswered(f"'{url.shown}' is not asked for, as HF_HUB_OFFLINE is set")
     endpoint = (environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
     token = _token(environ)
     hint = "" if token else "; for a private model set HF_TOKEN"
@@ -70,25 +69,22 @@ def hub_snapshot(url: ModelUrl, environ: Mapping[str, str]) -> Snapshot:
     info = _info(web, f"{endpoint}/api/models/{url.place}/revision/", url)
     # It becomes part of URLs and of the key of the stored state.
     if re.fullmatch(r"[0-9a-f]{40,64}", info.sha) is None:
-        msg = f"'{url.shown}': the hub names no commit"
-        raise NotLoadable(msg)
+        raise NotLoadable(f"'{url.shown}': the hub names no commit")
     # What the Hub names is somebody's upload: a path that leads out of the folder is left out
     # before anything chooses among them.
     files = {one.rfilename: one for one in info.siblings if is_inside(one.rfilename)}
     base, wanted = wanted_files(sorted(files), url)
     if len(wanted) > MAX_FILES:
-        msg = f"'{url.shown}' has more than {MAX_FILES} files"
-        raise NotLoadable(msg)
+        raise NotLoadable(f"'{url.shown}' has more than {MAX_FILES} files")
     code = [name for name in wanted if name.endswith(_PICKLES)]
     # Code at a branch is whatever somebody pushes next; a commit has
     # been read, or can be (decision 0049).
     if code and url.revision != info.sha:
         path = f"/{url.path}" if url.path else ""
-        msg = (
+        raise NotLoadable(
             f"'{url.shown}' has '{code[0]}', which runs as code of this server: name the commit "
             f"that you have read: hf://{url.place}@{info.sha}{path}"
         )
-        raise NotLoadable(msg)
     # By the commit, not by the revision: a push between two files would mix two states.
     where = f"{endpoint}/{url.place}/resolve/{info.sha}"
     found = tuple(_file(files[name], base, where) for name in wanted)
@@ -114,8 +110,7 @@ def wanted_files(names: Sequence[str], url: ModelUrl) -> tuple[str, list[str]]:
     if url.path:
         below = [name for name in names if name.startswith(f"{url.path}/")]
         if not below:
-            msg = f"'{url.shown}' is not there: it has {_listed(names)}"
-            raise NotLoadable(msg)
+            raise NotLoadable(f"'{url.shown}' is not there: it has {_listed(names)}")
         return f"{url.path}/", below
     if any(_LAYOUT.fullmatch(name) for name in names):
         return "", list(names)
@@ -150,8 +145,7 @@ def _info(web: Web, where: str, url: ModelUrl) -> _Info:
         }.get(error.reason)
         if what is None:
             raise
-        msg = f"'{url.shown}' {what}"
-        raise NotLoadable(msg) from None
+        raise NotLoadable(f"'{url.shown}' {what}") from None
 
 
 def _file(one: _Sibling, base: str, where: str) -> RemoteFile:

@@ -74,11 +74,10 @@ class _Registry:
         # MLflow's client, too, takes the tracking server as registry unless another is set.
         where = environ.get("MLFLOW_REGISTRY_URI") or environ.get("MLFLOW_TRACKING_URI", "")
         if urlsplit(where).scheme not in ("http", "https"):
-            msg = (
+            raise InvalidConfig(
                 f"'{url.shown}': set MLFLOW_TRACKING_URI to the registry, expected "
                 f"https://HOST or http://HOST"
             )
-            raise InvalidConfig(msg)
         self.base = where.rstrip("/")
         self.web = Web(_login(self.base, environ), _HINT)
 
@@ -99,8 +98,7 @@ class _Registry:
             if one.version.isdecimal() and revision.lower() in (_LATEST, one.current_stage.lower())
         ]
         if not numbers:
-            msg = f"'{self._url.shown}': the model has no version '{revision}'"
-            raise NotLoadable(msg)
+            raise NotLoadable(f"'{self._url.shown}': the model has no version '{revision}'")
         return str(max(numbers))
 
     def place(self, name: str, version: str) -> str:
@@ -122,8 +120,7 @@ class _Registry:
             folder, depth = left.pop()
             count += 1
             if depth > _MAX_DEPTH or count > _MOST_FOLDERS:
-                msg = f"'{self._url.shown}' has folders without end"
-                raise NotLoadable(msg)
+                raise NotLoadable(f"'{self._url.shown}' has folders without end")
             where = posixpath.join(path, folder).rstrip("/")
             url = f"{self.base}{_ARTIFACTS}?{urlencode({'path': where})}"
             for one in self._read(url, _Listing).files:
@@ -169,8 +166,7 @@ def mlflow_snapshot(url: ModelUrl, environ: Mapping[str, str]) -> Snapshot:
     else:
         raise _elsewhere(uri, url)
     if not files:
-        msg = f"'{url.shown}': version {version} has no files"
-        raise NotLoadable(msg)
+        raise NotLoadable(f"'{url.shown}': version {version} has no files")
     return Snapshot(
         url.place, _identity(registry.base, version, files), tuple(files), registry.web, fetch
     )
@@ -208,8 +204,7 @@ def _in_bucket(
 
 def _check_count(count: int, url: ModelUrl) -> None:
     if count > MAX_FILES:
-        msg = f"'{url.shown}' has more than {MAX_FILES} files"
-        raise NotLoadable(msg)
+        raise NotLoadable(f"'{url.shown}' has more than {MAX_FILES} files")
 
 
 def _elsewhere(uri: str, url: ModelUrl) -> NotLoadable:

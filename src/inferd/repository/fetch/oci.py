@@ -78,8 +78,7 @@ class RegistryLogin(Login):
         # The challenge comes from the registry, so a realm over HTTP would send the user's password
         # in the clear to whoever answers there.
         if scheme != "https" and (scheme, urlsplit(self._base).scheme) != ("http", "http"):
-            msg = f"the registry {self._host} wants a login that is not over HTTPS"
-            raise NotLoadable(msg)
+            raise NotLoadable(f"the registry {self._host} wants a login that is not over HTTPS")
         query = {name: said[name] for name in ("service", "scope") if name in said}
         web = Web(Login(realm, stored))
         answer = web.document(f"{realm}{'&' if '?' in realm else '?'}{urlencode(query)}")
@@ -224,8 +223,7 @@ def oci_snapshot(url: ModelUrl, environ: Mapping[str, str]) -> Snapshot:
         chosen = _for_this_machine(manifest.manifests, url)
         manifest, digest = _manifest(web, where, chosen.digest, url)
     if len(manifest.layers) > _MOST_LAYERS or not manifest.layers:
-        msg = f"'{url.shown}' has {len(manifest.layers)} layers, expected some"
-        raise NotLoadable(msg)
+        raise NotLoadable(f"'{url.shown}' has {len(manifest.layers)} layers, expected some")
     is_image = manifest.config is not None and manifest.config.media_type in _IMAGES
     files = [_file(one, where, url, is_image=is_image) for one in manifest.layers]
     return Snapshot(repo.rpartition("/")[2], digest, tuple(files), web)
@@ -271,8 +269,7 @@ def _for_this_machine(manifests: list[_Descriptor], url: ModelUrl) -> _Descripto
     known = ", ".join(
         f"{one.platform.os}/{one.platform.architecture}" for one in manifests if one.platform
     )
-    msg = f"'{url.shown}' is not there for linux/{machine}, but for {known}"
-    raise NotLoadable(msg)
+    raise NotLoadable(f"'{url.shown}' is not there for linux/{machine}, but for {known}")
 
 
 def _file(layer: _Descriptor, where: str, url: ModelUrl, *, is_image: bool) -> RemoteFile:
@@ -293,11 +290,10 @@ def _file(layer: _Descriptor, where: str, url: ModelUrl, *, is_image: bool) -> R
     elif path:
         form = FileForm.FILE
     else:
-        msg = (
+        raise NotLoadable(
             f"'{url.shown}': a layer of type '{layer.media_type[:100]}' has no name, expected the "
             f"annotation {_TITLE}"
         )
-        raise NotLoadable(msg)
     return RemoteFile(path, blob, layer.size, layer.digest, form)
 
 

@@ -120,13 +120,11 @@ def _check_files(url: ModelUrl, snapshot: Snapshot) -> None:
     """Raise NotLoadable for a file that does not belong below the model's folder, or cannot be."""
     for file in snapshot.files:
         if file.size is not None and file.size < 0:
-            msg = f"'{url.shown}' has a file of {file.size} bytes"
-            raise NotLoadable(msg)
+            raise NotLoadable(f"'{url.shown}' has a file of {file.size} bytes")
         path = file.path
         is_sound = is_inside(path) and "\0" not in path and PurePosixPath(path).parts
         if file.form is FileForm.FILE and not is_sound:
-            msg = f"'{url.shown}' has '{path[:200]}', which leads out of it"
-            raise NotLoadable(msg)
+            raise NotLoadable(f"'{url.shown}' has '{path[:200]}', which leads out of it")
 
 
 def _fetch(url: ModelUrl, snapshot: Snapshot, seen: _Seen, settings: FetchSettings) -> Path:
@@ -161,8 +159,7 @@ def _check_room(url: ModelUrl, snapshot: Snapshot, files: Path, settings: FetchS
     total = sum(file.size or 0 for file in snapshot.files)
     if total > settings.max_bytes:
         allowed = f"{settings.max_bytes} (--fetch-max-bytes)"
-        msg = f"'{url.shown}' has {total} bytes, allowed are {allowed}"
-        raise NotLoadable(msg)
+        raise NotLoadable(f"'{url.shown}' has {total} bytes, allowed are {allowed}")
     # What an earlier try has brought needs no room again. Unpacking does, but how much is known
     # only then, and it is limited.
     there = sum(one.stat().st_size for one in files.iterdir())

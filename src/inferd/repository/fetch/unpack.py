@@ -166,8 +166,7 @@ class Unpacking:
         self._count += 1
         self._bytes += size
         if self._count > MAX_FILES:
-            msg = f"'{name}' has more than {MAX_FILES} files"
-            raise NotLoadable(msg)
+            raise NotLoadable(f"'{name}' has more than {MAX_FILES} files")
         if self._bytes > self._max_bytes or size < 0:
             msg = f"'{name}' has more than {self._max_bytes} bytes unpacked (--fetch-max-bytes)"
             raise NotLoadable(msg)
@@ -185,8 +184,7 @@ class _Bounded:
         # tarfile reads an extended header with one read of the size that the archive claims:
         # gigabytes, if it lies. Contents are read by chunks, which are below the limit.
         if size > _MAX_HEADER_BYTES:
-            msg = "a header is too large"
-            raise tarfile.ReadError(msg)
+            raise tarfile.ReadError("a header is too large")
         content: bytes = self._file.read(size)
         return content
 
@@ -223,8 +221,7 @@ def _sound(path: str, name: str) -> str:
     """Return the path of an entry, made plain. Raises NotLoadable if it leads out."""
     plain = str(PurePosixPath(path))
     if not is_inside(path) or "\0" in path or plain in ("", "."):
-        msg = f"'{name}' holds '{path[:200]}', which leads out of it"
-        raise NotLoadable(msg)
+        raise NotLoadable(f"'{name}' holds '{path[:200]}', which leads out of it")
     return plain
 
 

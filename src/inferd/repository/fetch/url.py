@@ -105,15 +105,13 @@ def _link(text: str) -> ModelUrl:
         parts, has_host = SplitResult("", "", "", "", ""), False
     digest = _SHA256.fullmatch(parts.fragment)
     if not has_host or digest is None:
-        msg = (
+        raise InvalidConfig(
             f"'{shown(text)}' has no checksum: expected https://HOST/FILE#sha256=HEX, the 64 "
             f"digits that sha256sum shows of the file"
         )
-        raise InvalidConfig(msg)
     # A URL is shown in logs, in lists of processes and in error messages.
     if "@" in parts.netloc:
-        msg = f"'{shown(text)}' has a password in it, which belongs into ~/.netrc"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"'{shown(text)}' has a password in it, which belongs into ~/.netrc")
     if " " in text or not text.isprintable():
         raise _wrong(text, "a URL without spaces, written as %20")
     # The fragment is for us. What is quoted already stays so: "%" is among the safe characters.

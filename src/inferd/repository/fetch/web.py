@@ -117,8 +117,7 @@ class Web:
                 raise failure
             self.wait(wait_s)
         if len(content) > MAX_DOCUMENT_BYTES:
-            msg = f"'{shown(url)}' answers with more than {MAX_DOCUMENT_BYTES} bytes"
-            raise NotLoadable(msg)
+            raise NotLoadable(f"'{shown(url)}' answers with more than {MAX_DOCUMENT_BYTES} bytes")
         return content
 
     def _read(self, response: Any, url: str) -> bytes:
@@ -168,8 +167,7 @@ class Web:
             raise
         except (OSError, http.client.HTTPException, ValueError) as error:
             log.debug("%s: %s", shown(url), error)
-            msg = f"'{shown(url)}' does not answer: {reason_of(error)}"
-            raise NotAnswered(msg) from None
+            raise NotAnswered(f"'{shown(url)}' does not answer: {reason_of(error)}") from None
 
     def _failure(self, url: str, error: urllib.error.HTTPError) -> NotLoadable:
         """Return the failure for an answer, in words of ours: its own may repeat what was sent."""

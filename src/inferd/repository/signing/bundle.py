@@ -78,8 +78,7 @@ class SignatureBundle(msgspec.Struct, frozen=True):
 def read_bundle(file: Path, place: str) -> SignatureBundle:
     """Return the bundle in `file`. Raises InvalidConfig, which begins with `place`, and OSError."""
     if not file.is_file():  # opening a pipe would block until somebody writes
-        msg = f"{place}: there is no file '{file.name}' with a signature"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place}: there is no file '{file.name}' with a signature")
     try:
         found = msgspec.json.decode(read_limited(file, MAX_BYTES, place), type=_Document)
         material, envelope = found.verification_material, found.dsse_envelope
@@ -186,18 +185,15 @@ def read_manifest(payload: bytes, place: str) -> SignedManifest:
     algorithms = {one.algorithm.partition("-sharded-")[0] for one in resources}
     is_known = said.type == _STATEMENT and said.predicate_type == _PREDICATE
     if not is_known or how.method not in ("files", "shards") or len(said.subject) != 1:
-        msg = f"{place}: what is signed is no model in version 1.0 of the format"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place}: what is signed is no model in version 1.0 of the format")
     if len(algorithms) != 1 or not algorithms <= {*_ALGORITHMS}:
         names = ", ".join(sorted(algorithms)) or "none"
-        msg = f"{place}: its digests are of {names}, expected sha256 or blake2b"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place}: its digests are of {names}, expected sha256 or blake2b")
     digests = {one.name: one.digest.lower() for one in resources}
     # The subject's digest is that of all the others: a list whose files were exchanged would not
     # have it. A name that is there twice would leave open which digest counts.
     if len(digests) < len(resources) or said.subject[0].digest.get("sha256") != _root(resources):
-        msg = f"{place}: what is signed contradicts itself"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place}: what is signed contradicts itself")
     return SignedManifest(
         said.subject[0].name,
         algorithms.pop(),

@@ -45,8 +45,7 @@ class TrustedKeys:
         self._keys = [_public_key(part, place) for part in _public_keys_in(pem)]
         self._roots = _certificates(pem, place) if _CERTIFICATE in pem else []
         if not self._keys and not self._roots:
-            msg = f"{place}: expected a public key or a certificate in PEM"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{place}: expected a public key or a certificate in PEM")
 
     def problem(self, bundle: SignatureBundle) -> str:
         """Return why `bundle` is signed by nobody who is trusted, "" if it is."""
@@ -71,29 +70,24 @@ class TrustedKeys:
 
         # Each step verifies a signature for each of the others, and the file is somebody else's.
         if len(chain) > _MAX_CHAIN:
-            msg = f"it has {len(chain)} certificates, expected at most {_MAX_CHAIN}"
-            raise _NotTrusted(msg)
+            raise _NotTrusted(f"it has {len(chain)} certificates, expected at most {_MAX_CHAIN}")
         try:
             first, *others = [x509.load_der_x509_certificate(one) for one in chain]
             key = first.public_key()
         except _unreadable():
-            msg = "one of its certificates cannot be read"
-            raise _NotTrusted(msg) from None
+            raise _NotTrusted("one of its certificates cannot be read") from None
         if not isinstance(key, EllipticCurvePublicKey):
-            msg = "its certificate has no key of an elliptic curve"
-            raise _NotTrusted(msg)
+            raise _NotTrusted("its certificate has no key of an elliptic curve")
         try:
             if not _may_sign(first):
-                msg = "its certificate is not for signing"
-                raise _NotTrusted(msg)
+                raise _NotTrusted("its certificate is not for signing")
             # A signer's own certificate that was given needs no issuer.
             if first not in self._roots:
                 # As OpenSSF Model Signing: valid when the signer's began to be, as nothing else
                 # says when a model was signed, and models outlive certificates.
                 self._follow(first, others, first.not_valid_before_utc)
         except _unreadable():
-            msg = "one of its certificates is not as expected"
-            raise _NotTrusted(msg) from None
+            raise _NotTrusted("one of its certificates is not as expected") from None
         return key
 
     def _follow(self, first: "Certificate", others: "list[Certificate]", at: datetime) -> None:
@@ -105,8 +99,7 @@ class TrustedKeys:
             # By who has issued what, not by the order in the file, which nothing vouches for.
             following = [one for one in others if _has_issued(one, current, at, below)]
             if not following:
-                msg = "nobody who is trusted has issued its certificate"
-                raise _NotTrusted(msg)
+                raise _NotTrusted("nobody who is trusted has issued its certificate")
             current = following[0]
             # Each once: two authorities that certify each other would be a circle.
             others = [one for one in others if one != current]
@@ -146,11 +139,9 @@ def _public_key(pem: bytes, place: str) -> "EllipticCurvePublicKey":
     try:
         key = load_pem_public_key(pem)
     except (ValueError, UnsupportedAlgorithm):
-        msg = f"{place}: a public key in it cannot be read"
-        raise InvalidConfig(msg) from None
+        raise InvalidConfig(f"{place}: a public key in it cannot be read") from None
     if not isinstance(key, EllipticCurvePublicKey) or key.curve.name not in _HASHES:
-        msg = f"{place}: expected a key of the curve P-256, P-384 or P-521"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place}: expected a key of the curve P-256, P-384 or P-521")
     return key
 
 
@@ -160,8 +151,7 @@ def _certificates(pem: bytes, place: str) -> "list[Certificate]":
     try:
         return load_pem_x509_certificates(pem)
     except _unreadable():
-        msg = f"{place}: a certificate in it cannot be read"
-        raise InvalidConfig(msg) from None
+        raise InvalidConfig(f"{place}: a certificate in it cannot be read") from None
 
 
 def _fits(key: "EllipticCurvePublicKey", bundle: SignatureBundle) -> bool:
@@ -260,12 +250,10 @@ def read_keys(files: Sequence[str], option: str) -> TrustedKeys | None:
         place = f"{option}: {file}"
         try:
             if not Path(file).is_file():  # opening a pipe would block until somebody writes
-                msg = f"{place} is no file"
-                raise InvalidConfig(msg)
+                raise InvalidConfig(f"{place} is no file")
             part = read_limited(Path(file), _MAX_KEY_BYTES, place)
         except OSError as error:
-            msg = f"{place} cannot be read: {error.strerror}"
-            raise InvalidConfig(msg) from error
+            raise InvalidConfig(f"{place} cannot be read: {error.strerror}") from error
         # Each by itself first, so that a complaint names its file.
         TrustedKeys(part, place)
         content += part + b"\n"
@@ -288,15 +276,12 @@ def check_signature(
     try:
         bundle = read_bundle(file, place)
         if problem := keys.problem(bundle):
-            msg = f"{place}: {problem}"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{place}: {problem}")
         manifest = read_manifest(bundle.payload, place)
         if manifest.name not in names and ANY_NAME not in names:
             msg = f"{place}: it was signed as '{manifest.name[:200]}', expected '{names[0]}'"
             raise InvalidConfig(msg)
         if found := difference(manifest, model, file):
-            msg = f"{place}: {found}"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{place}: {found}")
     except OSError as error:
-        msg = f"{place}: a file cannot be read: {error.strerror}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"{place}: a file cannot be read: {error.strerror}") from error

@@ -56,48 +56,40 @@ def read_places(path: Path) -> tuple[Place, ...]:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
     except OSError as error:
-        msg = f"cannot read the places in {path}: {error.strerror}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"cannot read the places in {path}: {error.strerror}") from error
     if len(data) > _MAX_BYTES:
-        msg = f"{path} is larger than {_MAX_BYTES} bytes, so it is no file of places"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{path} is larger than {_MAX_BYTES} bytes, so it is no file of places")
     try:
         text = data.decode()
         document: object = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except ValueError as error:  # those of both readers, and of UTF-8
         kind = "JSON" if path.suffix == ".json" else "TOML"
-        msg = f"{path} is not valid {kind}: {error}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"{path} is not valid {kind}: {error}") from error
     except RecursionError as error:
-        msg = f"{path} is nested too deeply"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"{path} is nested too deeply") from error
     return places_in(document, str(path))
 
 
 def places_in(document: object, where: str) -> tuple[Place, ...]:
     """Return the places in a document that was read from `where`. Raises InvalidConfig."""
     if not isinstance(document, dict) or set(document) - {"places"}:
-        msg = f"{where} has to say nothing but places: a list of [[places]]"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{where} has to say nothing but places: a list of [[places]]")
     entries = document.get("places", [])
     if not isinstance(entries, list):
-        msg = f"{where}: places is {_shown(entries)}, expected a list"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{where}: places is {_shown(entries)}, expected a list")
     places = tuple(
         _place(entry, f"{where}: place {number}") for number, entry in enumerate(entries, 1)
     )
     names = [place.name for place in places]
     for number, name in enumerate(names):
         if name in names[:number]:
-            msg = f"{where}: two places are called '{name}'"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{where}: two places are called '{name}'")
     return places
 
 
 def _place(entry: object, where: str) -> Place:
     if not isinstance(entry, dict):
-        msg = f"{where} is {_shown(entry)}, expected {', '.join(_KEYS)}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{where} is {_shown(entry)}, expected {', '.join(_KEYS)}")
     if unknown := sorted(set(entry) - set(_KEYS)):
         msg = f"{where} has the unknown key {unknown[0]}; there are {', '.join(_KEYS)}"
         raise InvalidConfig(msg)
@@ -117,8 +109,7 @@ def _text(entry: dict[str, object], key: str, where: str) -> str:
     value = entry.get(key)
     # Names are words in HAProxy's configuration.
     if not isinstance(value, str) or not value.isprintable() or not value or " " in value:
-        msg = f"{where}: {key} is {_shown(value)}, expected a text without spaces"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{where}: {key} is {_shown(value)}, expected a text without spaces")
     return value
 
 
@@ -126,19 +117,16 @@ def _port(entry: dict[str, object], key: str, where: str) -> int:
     value = entry.get(key)
     # True is an int in Python.
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 65536:
-        msg = f"{where}: {key} is {_shown(value)}, expected a port"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{where}: {key} is {_shown(value)}, expected a port")
     return value
 
 
 def _models(value: object, where: str) -> frozenset[str]:
     if not isinstance(value, list):
-        msg = f"{where}: models is {_shown(value)}, expected a list of names"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{where}: models is {_shown(value)}, expected a list of names")
     for one in value:
         if not isinstance(one, str) or not is_model_name(one):
-            msg = f"{where}: models has {_shown(one)}, which is no name of a model"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{where}: models has {_shown(one)}, which is no name of a model")
     return frozenset(value)
 
 
@@ -146,8 +134,7 @@ def _state(value: object, where: str) -> PlaceState:
     for state in (PlaceState.READY, PlaceState.DRAINING):
         if value == state.value:
             return state
-    msg = f"{where}: state is {_shown(value)}, expected ready or draining"
-    raise InvalidConfig(msg)
+    raise InvalidConfig(f"{where}: state is {_shown(value)}, expected ready or draining")
 
 
 def _shown(value: object) -> str:

@@ -168,8 +168,7 @@ class KubernetesSource:
             return
         if status == _GONE:
             raise _Expired
-        msg = f"{self.name}: the API refuses ({status}): {_message(body)}"
-        raise SourceFailed(msg)
+        raise SourceFailed(f"{self.name}: the API refuses ({status}): {_message(body)}")
 
     def _failed(self, error: Exception) -> SourceFailed:
         return SourceFailed(f"{self.name}: {error or type(error).__name__}")
@@ -184,8 +183,7 @@ async def _lines(answer: HttpExchange) -> AsyncIterator[bytes]:
         except StopAsyncIteration:
             return
         if len(rest) > _MAX_EVENT_BYTES:
-            msg = f"an event has more than {_MAX_EVENT_BYTES} bytes"
-            raise ConnectionError(msg)
+            raise ConnectionError(f"an event has more than {_MAX_EVENT_BYTES} bytes")
         # One JSON document in each line; a piece may end within one.
         *whole, rest = rest.split(b"\n")
         for line in whole:

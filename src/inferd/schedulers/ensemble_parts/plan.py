@@ -317,8 +317,7 @@ class EnsemblePlan:
         return "output", self.outputs.index(reader.name)
 
     def _refuse(self, what: str, *path: str | int) -> NoReturn:
-        msg = f"ensemble '{self.name}': {what}"
-        raise InvalidConfig(msg, path)
+        raise InvalidConfig(f"ensemble '{self.name}': {what}", path)
 
 
 def _step(number: int, step: EnsembleStep, model: ModelConfig) -> Step:

@@ -92,11 +92,10 @@ class StepRunner:
         dims, target = self.plan.output_reshapes[name]
         shape = reshaped(given, target, dims)
         if prod(shape) != prod(given):
-            msg = (
+            raise BackendFailed(
                 f"ensemble '{self.plan.name}': output '{name}' is {list(given)}, which its "
                 f"reshape from {list(target)} to {list(dims)} does not fit"
             )
-            raise BackendFailed(msg)
         return shape
 
     async def run_steps(self, run: EnsembleRun, steps: Sequence[Step]) -> None:
@@ -175,11 +174,10 @@ class StepRunner:
         spent_us = (self._clock() - request.started_ns) // 1000 if run.has_begun else 0
         if spent_us < request.timeout_us:
             return request.timeout_us - spent_us
-        msg = (
+        raise Unavailable(
             f"ensemble '{self.plan.name}', {step}: the request's timeout of {request.timeout_us} "
             f"microseconds has passed before"
         )
-        raise Unavailable(msg)
 
     def failed(self, step: Step, call: InferRequest, error: InferdError) -> InferdError:
         """Return `error` with its context added: the step and its inputs."""

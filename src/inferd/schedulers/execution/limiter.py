@@ -86,8 +86,7 @@ class ResourceLimiter:
                 self._changed.wait()
             if not claim.is_granted:
                 self._waiting.remove(claim)
-                msg = "the model was unloaded while it waited for its resources"
-                raise Unavailable(msg)
+                raise Unavailable("the model was unloaded while it waited for its resources")
 
     def release(self, claim: "Claim") -> None:
         """Give back what `claim` took."""

@@ -51,18 +51,16 @@ class Sequences:
         """Return the sequence of `request`, new if it starts one. Raises InvalidRequest."""
         model, named = self._model, request.sequence
         if named is None and not self._iterates:
-            msg = (
+            raise InvalidRequest(
                 f"inference request to model '{model}' must specify a non-zero or non-empty "
                 f"correlation ID, which is the parameter sequence_id (TRTIS: correlation_id)"
             )
-            raise InvalidRequest(msg)
         # Triton's wording, since clients compare it.
         if request.batch_size != 1:
-            msg = (
+            raise InvalidRequest(
                 f"inference request to model '{model}' must specify batch-size 1 due to "
                 f"requirements of sequence batcher, it has batch size {request.batch_size}"
             )
-            raise InvalidRequest(msg)
         initial = self._tensors.states.initial
         if named is None:
             id = self._tensors.controls.id_of(_LAST_ID - self._own_count)
@@ -74,13 +72,12 @@ class Sequences:
             # A START on a live one goes behind what waits there.
             return sequence or LiveSequence(named.id, initial)
         if sequence is None or sequence.is_ended:
-            msg = (
+            raise InvalidRequest(
                 f"inference request for sequence {named.id!r} to model '{model}' must specify the "
                 f"START flag on the first request of the sequence (V2: sequence_start); no such "
                 f"sequence runs: one ends with sequence_end, or when no request comes for "
                 f"{self._idle_us} microseconds"
             )
-            raise InvalidRequest(msg)
         return sequence
 
     def note_request(self, sequence: LiveSequence) -> None:

@@ -70,12 +70,11 @@ class Controls:
         if not isinstance(id, expected):
             given, kinds = type(id), {int: "a number", str: "a string"}
             datatype = DataType.BYTES if given is str else DataType.UINT64
-            msg = (
+            raise InvalidRequest(
                 f"sequence batching control '{self._id.name}' data-type is '{datatype.value}', but "
                 f"model '{self._model}' expects '{self._id.datatype.value}': the sequence_id is "
                 f"{kinds[given]}, expected {kinds[expected]}"
             )
-            raise InvalidRequest(msg)
 
     def id_of(self, number: int) -> int | str:
         """Return `number` as an id of the type the control wants."""

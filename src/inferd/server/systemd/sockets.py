@@ -60,8 +60,7 @@ def passed_sockets(environ: MutableMapping[str, str], pid: int) -> list[PassedSo
     if not is_ours:
         return []
     if not count.isdecimal() or len(count) > _MOST_DIGITS:
-        msg = f"LISTEN_FDS is '{count}', expected a number of sockets"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"LISTEN_FDS is '{count}', expected a number of sockets")
     # LISTEN_FDNAMES may be missing or too short.
     names += [""] * (int(count) - len(names))
     return [_passed(_FIRST + at, names[at]) for at in range(int(count))]
@@ -76,11 +75,10 @@ def _passed(descriptor: int, name: str) -> PassedSocket:
         raise InvalidConfig(msg) from error
     if not is_listening or one.type != socket.SOCK_STREAM:
         one.close()
-        msg = (
+        raise InvalidConfig(
             f"the socket that systemd passed as '{name}' does not listen for connections: it "
             "needs ListenStream= and Accept=no"
         )
-        raise InvalidConfig(msg)
     one.set_inheritable(False)
     one.setblocking(False)
     return PassedSocket(name, one)
@@ -107,11 +105,10 @@ def arranged(
             kind = _PROTOCOLS.get(name) or by_number.get(number, "")
             where, is_wanted = f"port {number}", kind in wanted
         if not is_wanted:
-            msg = (
+            raise InvalidConfig(
                 f"systemd passed the socket '{name}' ({where}), which is for no port of this "
                 f"server; FileDescriptorName= may be one of {', '.join(_PROTOCOLS)}"
             )
-            raise InvalidConfig(msg)
         found.setdefault(kind, []).append(one)
     return {kind: _bound(kind, sockets) for kind, sockets in found.items()}
 

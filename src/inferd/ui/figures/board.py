@@ -314,8 +314,7 @@ class FigureBoard:
         known = self._engine.whole.catalog.models.get(model)
         if known is None or (version and not self._knows(model, version)):
             what = f"version {version} of model" if known is not None else "model"
-            msg = f"{what} '{model}' is not found on this server"
-            raise ModelNotFound(msg)
+            raise ModelNotFound(f"{what} '{model}' is not found on this server")
         if version:
             return version
         if known.default is not None:

@@ -143,8 +143,7 @@ def decode_part(data: bytes) -> ProcessPart:
     try:
         return _parts.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        msg = f"the figures of a process cannot be read: {error}"
-        raise InferdError(msg) from error
+        raise InferdError(f"the figures of a process cannot be read: {error}") from error
 
 
 def encode_question(question: FigureQuestion) -> str:
@@ -157,5 +156,4 @@ def decode_question(text: str) -> FigureQuestion:
     try:
         return _questions.decode(text)
     except msgspec.MsgspecError as error:
-        msg = f"no question about the figures of a process: {error}"
-        raise InferdError(msg) from error
+        raise InferdError(f"no question about the figures of a process: {error}") from error

@@ -115,11 +115,10 @@ def decode_data(name: str, datatype: DataType, shape: Shape, data: Any) -> Tenso
     elif type(data) is str:
         return _from_base64(name, datatype, shape, data)
     else:
-        msg = (
+        raise InvalidRequest(
             f"{unreadable('data', 'array')}: that of input '{name}' must be an array or a base64 "
             f"string"
         )
-        raise InvalidRequest(msg)
     # Two negative dims can multiply to the right count; no model's configuration fits them.
     if prod(shape) != count or -1 in shape:
         shape = resolve_shape(name, shape, count)
@@ -237,11 +236,10 @@ def _from_values(name: str, datatype: DataType, values: list[Any]) -> tuple[Any,
         try:
             packed.append(convert(value))
         except (TypeError, ValueError, OverflowError) as error:
-            msg = (
+            raise InvalidRequest(
                 f"{_wrong_kind(datatype, value)}input '{name}': element {index} is "
                 f"{_shown(value)}, which is not {error} for datatype {datatype.value}"
-            )
-            raise InvalidRequest(msg) from None
+            ) from None
     if datatype is DataType.BYTES:
         return encode_strings(packed, name), len(packed)
     if datatype in _HALVES:
@@ -252,11 +250,10 @@ def _from_values(name: str, datatype: DataType, values: list[Any]) -> tuple[Any,
         except FloatingPointError:
             limit = 65504 if datatype is DataType.FP16 else 3.3895e38
             worst = wide[np.isfinite(wide)]
-            msg = (
+            raise InvalidRequest(
                 f"input '{name}': {worst[np.abs(worst).argmax()]} is not within "
                 f"±{limit} for datatype {datatype.value}"
-            )
-            raise InvalidRequest(msg) from None
+            ) from None
     return np.array(packed, datatype.numpy), len(packed)
 
 
@@ -286,16 +283,14 @@ def _float64(value: Any) -> float:
     if value is None:
         return math.nan
     if type(value) not in (int, Decimal):
-        msg = "a number"
-        raise TypeError(msg)
+        raise TypeError("a number")
     try:
         number = float(value)
     # Of an int beyond any float; a Decimal becomes infinite by itself.
     except OverflowError:
         number = math.inf
     if math.isinf(number):
-        msg = "a number of double precision"
-        raise OverflowError(msg)
+        raise OverflowError("a number of double precision")
     return number
 
 
@@ -323,15 +318,13 @@ def _float32(value: Any) -> float:
         # Rounds as FP32 does, and raises beyond its range.
         struct.pack("<f", number)
     except OverflowError:
-        msg = "within ±3.4028235e38"
-        raise OverflowError(msg) from None
+        raise OverflowError("within ±3.4028235e38") from None
     return number
 
 
 def _text(value: Any) -> bytes:
     if type(value) is not str:
-        msg = "a string"
-        raise TypeError(msg)
+        raise TypeError("a string")
     return value.encode()  # the exact reader has refused half surrogate pairs
 
 
@@ -339,8 +332,7 @@ def _boolean(value: Any) -> bool:
     # Numbers come from clients whose type for an element is "number, text or boolean" and takes
     # the first that fits: those generated from the protocol's own schema.
     if type(value) is not bool and not (type(value) in (int, Decimal) and value in (0, 1)):
-        msg = "true or false"
-        raise TypeError(msg)
+        raise TypeError("true or false")
     return bool(value)
 
 
@@ -372,17 +364,15 @@ def resolve_shape(name: str, shape: Shape, count: int) -> Shape:
         if not rest:
             return tuple(dim if d == -1 else d for d in shape)
     if any(dim < 0 for dim in shape):
-        msg = (
+        raise InvalidRequest(
             f"{unreadable('shape', 'unsigned-integer')}: input '{name}' has shape {list(shape)}; "
             f"negative dims belong to metadata; a request may leave at most one dim -1, if its "
             f"{count} elements decide it"
         )
-        raise InvalidRequest(msg)
-    msg = (
+    raise InvalidRequest(
         f"Unable to parse 'data': Shape does not match true shape of 'data' field: input '{name}' "
         f"has shape {list(shape)}, {prod(shape)} elements, but 'data' holds {count}"
     )
-    raise InvalidRequest(msg)
 
 
 def _from_base64(name: str, datatype: DataType, shape: Shape, text: str) -> Tensor:
@@ -398,11 +388,10 @@ def _from_base64(name: str, datatype: DataType, shape: Shape, text: str) -> Tens
         return Tensor(name, datatype, shape, _base64_strings(name, shape, raw))
     count, rest = divmod(len(raw), datatype.size_bytes)
     if rest:
-        msg = (
+        raise InvalidRequest(
             f"input '{name}': 'data' decodes to {len(raw)} bytes, "
             f"not a multiple of the {datatype.size_bytes} that one {datatype.value} takes"
         )
-        raise InvalidRequest(msg)
     if prod(shape) != count or -1 in shape:
         shape = resolve_shape(name, shape, count)
     return Tensor(name, datatype, shape, raw)
@@ -410,11 +399,10 @@ def _from_base64(name: str, datatype: DataType, shape: Shape, text: str) -> Tens
 
 def _base64_strings(name: str, shape: Shape, raw: bytes) -> bytes | bytearray:
     if -1 in shape:
-        msg = (
+        raise InvalidRequest(
             f"input '{name}' has shape {list(shape)}: -1 belongs to metadata, "
             f"BYTES as base64 need every dim"
         )
-        raise InvalidRequest(msg)
     count = prod(shape)
     try:
         check_strings(raw, count, name)
@@ -503,11 +491,10 @@ def _with_tokens(name: str, text: bytes, values: list[float], non_finite: str) -
     if non_finite == "null":
         return text
     if non_finite == "error":
-        msg = (
+        raise InvalidRequest(
             f"output '{name}' holds {values[0]}, which JSON cannot say; "
             f"ask for it with binary_data true"
         )
-        raise InvalidRequest(msg)
     # Numbers have no "null" in them, so each one found stands for a value that is not finite.
     pieces = text.split(b"null")
     out = [pieces[0]]
@@ -545,8 +532,7 @@ def _encode_texts(tensor: Tensor) -> bytes:
         ]
         return b"[%b]" % b",".join(pieces)
     except UnicodeDecodeError:
-        msg = (
+        raise InvalidRequest(
             f"output '{tensor.name}' holds bytes that are not UTF-8, which JSON cannot say; "
             f"ask for it with binary_data true"
-        )
-        raise InvalidRequest(msg) from None
+        ) from None

@@ -228,12 +228,11 @@ def read_exact(text: memoryview) -> Document:
     Raises InvalidRequest, which says what is wrong and where.
     """
     if len(text) > MAX_EXACT_BYTES:
-        msg = (
+        raise InvalidRequest(
             f"the JSON part has {len(text)} bytes and is not plain: it is malformed, or holds NaN, "
             f"infinities, whole numbers written as 1.0, or integers beyond 64 bits. Only up to "
             f"{MAX_EXACT_BYTES} bytes are read then; send large tensors as binary data"
         )
-        raise InvalidRequest(msg)
     return document_of(loads_exact(text))
 
 
@@ -258,11 +257,10 @@ def _check_dims(one: Input) -> None:
         raise InvalidRequest(msg)
     for index, dim in enumerate(one.shape):
         if not -1 <= dim <= _MAX_DIM:
-            msg = (
+            raise InvalidRequest(
                 f"{unreadable('shape', 'unsigned-integer')}: input '{one.name}': dim {index} is "
                 f"{dim}, expected 0 to 2^63 - 1"
             )
-            raise InvalidRequest(msg)
 
 
 def loads_exact(text: memoryview | bytes, *, once: bool = False) -> Any:
@@ -286,17 +284,14 @@ def loads_exact(text: memoryview | bytes, *, once: bool = False) -> Any:
         if "Inf" in chars and (spelled := _INFINITY.sub(_spell_infinity, chars)) != chars:
             return loads_exact(spelled.encode(), once=once)
         what = error.msg.removesuffix(" at")
-        msg = (
+        raise InvalidRequest(
             f"failed to parse the request JSON buffer: {what} at line {error.lineno} "
             f"column {error.colno}"
-        )
-        raise InvalidRequest(msg) from None
+        ) from None
     except RecursionError:
-        msg = "the request body is nested too deeply"
-        raise InvalidRequest(msg) from None
+        raise InvalidRequest("the request body is nested too deeply") from None
     except ValueError:
-        msg = "the request body holds an integer with too many digits"
-        raise InvalidRequest(msg) from None
+        raise InvalidRequest("the request body holds an integer with too many digits") from None
     # Looked for in the text first, since looking at all strings takes long.
     if _SURROGATE.search(chars) and not _is_unicode(values):
         msg = "the request body holds a string with half a surrogate pair, expected Unicode"
@@ -308,8 +303,7 @@ def _members_once(members: list[tuple[str, Any]]) -> JsonObject:
     values: JsonObject = {}
     for name, value in members:
         if name in values:
-            msg = f"the request body has '{name}' twice in one object"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(f"the request body has '{name}' twice in one object")
         values[name] = value
     return values
 

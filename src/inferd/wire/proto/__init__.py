@@ -62,8 +62,7 @@ def parse(name: str, data: Buffer) -> Any:
     try:
         return message_class(name).FromString(data)
     except DecodeError as error:
-        msg = f"the message cannot be read as {name}: {error}"
-        raise InvalidRequest(msg) from error
+        raise InvalidRequest(f"the message cannot be read as {name}: {error}") from error
 
 
 def parse_answer(name: str, data: Buffer) -> Any:

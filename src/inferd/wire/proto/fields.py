@@ -100,8 +100,7 @@ def check_field_count(data: Buffer) -> None:
         elif kind == 5:
             at += 4
     if at < end:
-        msg = f"the request has more than {MAX_FIELDS} fields"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"the request has more than {MAX_FIELDS} fields")
 
 
 def _number_end(data: Buffer, at: int) -> int:
@@ -164,8 +163,7 @@ def decode_text(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError as error:
-        msg = f"the message cannot be read: a text is not UTF-8: {error}"
-        raise InvalidRequest(msg) from error
+        raise InvalidRequest(f"the message cannot be read: a text is not UTF-8: {error}") from error
 
 
 def _varint_at(data: Buffer, at: int) -> tuple[int, int]:

@@ -76,8 +76,7 @@ def ask(
     for name, array in inputs.items():
         datatype = known.inputs.get(name)
         if datatype is None or (datatype is not DataType.BYTES and array.dtype != datatype.numpy):
-            msg = f"input '{name}' is {array.dtype}, the model takes {known.inputs}"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(f"input '{name}' is {array.dtype}, the model takes {known.inputs}")
         view = Tensor.from_numpy(name, array, datatype).view()
         dims = array.shape
         if known.batches:
@@ -130,8 +129,7 @@ def known_model(status: bytes, model: str) -> Known:
     """Return what a ServerStatus says of a model. Raises InferdError when it has no such model."""
     models = parse_answer(f"{PACKAGE}.ServerStatus", status).model_status
     if model not in models:
-        msg = f"the server tells nothing of model '{model}'"
-        raise InferdError(msg)
+        raise InferdError(f"the server tells nothing of model '{model}'")
     config = models[model].config
     return Known(config.max_batch_size > 0, _datatypes(config.input), _datatypes(config.output))
 
@@ -142,8 +140,7 @@ def read_body(known: Known, line: str, body: bytes) -> Inferred:
     try:
         text_format.Parse(line, header)
     except text_format.ParseError as error:
-        msg = f"the server's answer is malformed: {error}"
-        raise InferdError(msg) from error
+        raise InferdError(f"the server's answer is malformed: {error}") from error
     raw, at = [], 0
     for output in header.output:
         size = output.raw.batch_byte_size if output.HasField("raw") else 0
@@ -190,7 +187,6 @@ def _datatypes(rows: Any) -> dict[str, DataType]:
 def _check(status: Any) -> None:
     # 0 is protobuf's default: the server has not said anything.
     if not 0 < status.code < len(CODE_NAMES):
-        msg = "the server did not say what became of the request"
-        raise InferdError(msg)
+        raise InferdError("the server did not say what became of the request")
     if status.code != SUCCESS:
         raise Refused(CODE_NAMES[status.code], status.msg)

@@ -76,11 +76,10 @@ class RawInputs(InputSource):
         raw = self.raw[self._at]
         self._at += 1
         if len(raw) != size_bytes:
-            msg = (
+            raise InvalidRequest(
                 f"unexpected size {len(raw)} for input '{name}', expecting {size_bytes} for model "
                 f"'{model}', in bytes"
             )
-            raise InvalidRequest(msg)
         return raw
 
     def take_all(self, sizes_bytes: list[int]) -> list[Buffer] | None:
@@ -92,11 +91,10 @@ class RawInputs(InputSource):
     def check_used_up(self, model: str) -> None:
         """See InputSource."""
         if self._at != len(self.raw):
-            msg = (
+            raise InvalidRequest(
                 f"unexpected additional input data for model '{model}': the request has "
                 f"{len(self.raw)} raw inputs, expected {self._at}"
             )
-            raise InvalidRequest(msg)
 
 
 def decode_infer_request(data: Buffer) -> DecodedRequest:
@@ -360,8 +358,7 @@ def _of_1_6(kind: int, region: dict[int, list[Any]]) -> Any:
         return message_class(_MEMORY_CALL)(unregister={"name": _region_text(region, _REGION_NAME)})
     if kind == _UNREGISTER_ALL:
         return message_class(_MEMORY_CALL)(unregister_all={})
-    msg = f"unknown sharedmemorycontrol request type: it is {kind}"
-    raise UnknownCall(msg)
+    raise UnknownCall(f"unknown sharedmemorycontrol request type: it is {kind}")
 
 
 def _registering(region: dict[int, list[Any]], key: str, offset: int, size: int) -> Any:
@@ -414,13 +411,11 @@ def each_field(view: memoryview, what: str) -> Iterator[tuple[int, object, slice
                 value, stop = 0, _skipped(view, tag, at)
             count += 1
             if count > _MAX_FIELDS:
-                msg = f"the request has more than {_MAX_FIELDS} fields"
-                raise InvalidRequest(msg)
+                raise InvalidRequest(f"the request has more than {_MAX_FIELDS} fields")
             yield tag, value, slice(at, stop)
             at = stop
     except ValueError:
-        msg = f"the message cannot be read as {what}"
-        raise InvalidRequest(msg) from None
+        raise InvalidRequest(f"the message cannot be read as {what}") from None
 
 
 def read_varint(view: memoryview, at: int) -> tuple[int, int]:

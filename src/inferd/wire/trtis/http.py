@@ -69,8 +69,7 @@ def decode_request_header(value: bytes) -> InferHeader:
     try:
         text = value.decode()
     except UnicodeDecodeError:
-        msg = f"{REQUEST} cannot be read: it is not UTF-8"
-        raise InvalidRequest(msg) from None
+        raise InvalidRequest(f"{REQUEST} cannot be read: it is not UTF-8") from None
     return _usual_header(text) or read_header(text)
 
 
@@ -176,11 +175,10 @@ class Body(InputSource):
     def check_used_up(self, model: str) -> None:
         """See InputSource."""
         if self._at != len(self.data):
-            msg = (
+            raise InvalidRequest(
                 f"unexpected additional input data for model '{model}': the body has "
                 f"{len(self.data) - self._at} bytes more than its inputs take"
             )
-            raise InvalidRequest(msg)
 
 
 class StatusLine:

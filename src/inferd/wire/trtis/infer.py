@@ -152,11 +152,10 @@ class Form:
                 header.correlation_id, bool(flags & START), bool(flags & END)
             )
         elif self._needs_sequence:
-            msg = (
+            raise InvalidRequest(
                 f"inference request to model '{self._name}' must specify a non-zero correlation "
                 f"ID, which is correlation_id in its header"
             )
-            raise InvalidRequest(msg)
         request.priority = header.priority
         request.timeout_us = header.timeout_us
         return request
@@ -269,30 +268,27 @@ class Form:
         if not given.dims:
             if -1 not in rule.dims:
                 return
-            msg = (
+            raise InvalidRequest(
                 f"model supports variable-size for input '{rule.name}', request must specify input "
                 f"shape for model '{self._name}': its dims are {dims_text(rule.dims)}, without the "
                 f"batch dim"
             )
-            raise InvalidRequest(msg)
         if not rule.fits(given.dims):
-            msg = (
+            raise InvalidRequest(
                 f"unexpected shape for input '{rule.name}' for model '{self._name}'. Expected "
                 f"{dims_text(rule.dims)}, got {dims_text(given.dims)}; dims are without the batch "
                 f"dim"
             )
-            raise InvalidRequest(msg)
         if prod(dim or 1 for dim in given.dims) > _MAX_SPAN // self._most:
             msg = f"input '{rule.name}' has dims {list(given.dims)}, which no array can have"
             raise InvalidRequest(msg)
 
     def _check_shared_size(self, given: InputHeader, size: int) -> None:
         if given.shared is not None and given.shared[2] != size:
-            msg = (
+            raise InvalidRequest(
                 f"unexpected shared-memory size {given.shared[2]} for input '{given.name}', "
                 f"expecting {size} for model '{self._name}', in bytes"
             )
-            raise InvalidRequest(msg)
 
     def _place(
         self, header: InferHeader, request: InferRequest, spans: list[Span], resolve: Resolve
@@ -400,11 +396,10 @@ class Form:
         # The header names no datatype, so clients would read the bytes as that of the
         # configuration.
         if tensor.datatype is not datatype:
-            msg = (
+            raise BackendFailed(
                 f"model '{self._name}' produced output '{tensor.name}' as {tensor.datatype.value}, "
                 f"its configuration says {datatype.value}"
             )
-            raise BackendFailed(msg)
 
     def _check_old_size(self, one: OutputHeader, size: int, header: InferHeader) -> None:
         if one.byte_size and one.byte_size * header.batch_size != size:

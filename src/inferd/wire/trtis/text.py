@@ -245,5 +245,4 @@ def _meant(match: re.Match[bytes]) -> bytes:
 
 
 def _refuse(why: str) -> NoReturn:
-    msg = f"NV-InferRequest cannot be read: {why}"
-    raise InvalidRequest(msg) from None
+    raise InvalidRequest(f"NV-InferRequest cannot be read: {why}") from None

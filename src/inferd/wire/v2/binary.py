@@ -107,25 +107,22 @@ class Blobs(Record):
         """
         # bool is an int in Python.
         if type(size) is not int or size < 0:
-            msg = (
+            raise InvalidRequest(
                 f"{unreadable('binary_data_size', 'unsigned-integer')}: that of input '{name}' "
                 f"must be a number of bytes"
             )
-            raise InvalidRequest(msg)
         if shape and min(shape) < 0:
-            msg = (
+            raise InvalidRequest(
                 f"input '{name}' has shape {list(shape)}: -1 belongs to metadata, "
                 f"binary data need every dim"
             )
-            raise InvalidRequest(msg)
         start, end = self.offset, self.offset + size
         if end > len(self.body):
-            msg = (
+            raise InvalidRequest(
                 f"unexpected size for input '{name}', expecting {end - len(self.body)} additional "
                 f"bytes for model '{self.model}': it declares {size} bytes of binary data, the "
                 f"body has {len(self.body) - start} left after the JSON part"
             )
-            raise InvalidRequest(msg)
         data = self.body[start:end]
         self.offset = end
         if datatype is DataType.BYTES:
@@ -136,18 +133,16 @@ class Blobs(Record):
                 raise NotFast
             check_strings(data, count, name, self.model)
         elif size != (expected := datatype.size_bytes * prod(shape)):
-            msg = (
+            raise InvalidRequest(
                 f"input byte size mismatch for input '{name}' for model '{self.model}'. Expected "
                 f"{expected}, got {size} bytes of binary data for {datatype.value} {list(shape)}"
             )
-            raise InvalidRequest(msg)
         return Tensor(name, datatype, shape, data)
 
     def check_used_up(self) -> None:
         """Raise InvalidRequest when bytes are left over."""
         if left := len(self.body) - self.offset:
-            msg = (
+            raise InvalidRequest(
                 f"unexpected additional input data for model '{self.model}': the body has {left} "
                 f"bytes more than its inputs declare"
             )
-            raise InvalidRequest(msg)

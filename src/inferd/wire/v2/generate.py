@@ -86,11 +86,10 @@ class V2Generate(InferCodec):
             decode = self._rest.decode_infer_request
             return _answered_in_json(message, decode(*message.names, body, message.json_size))
         if len(body) > limit:
-            msg = (
+            raise InvalidRequest(
                 f"the body has {len(body)} bytes of JSON, the limit is {limit} "
                 f"(--http-max-input-size); {_ADVICE}"
             )
-            raise InvalidRequest(msg)
         if len(body) > INLINE_EXACT_BYTES:
             raise NotFast
         return self._read_exactly(message, on_loop=True)
@@ -108,12 +107,11 @@ class V2Generate(InferCodec):
         with contextlib.suppress(NotFast):
             return self._read_long(message)
         if len(body) > MAX_EXACT_BYTES:
-            msg = (
+            raise InvalidRequest(
                 f"the body has {len(body)} bytes and is not plain: it is malformed, has a member "
                 f"twice, or holds NaN, infinities, whole numbers written as 1.0, or integers "
                 f"beyond 64 bits. Only up to {MAX_EXACT_BYTES} bytes are read then; {_ADVICE}"
             )
-            raise InvalidRequest(msg)
         raise NotFast
 
     def body_of(self, message: GenerateMessage, call: Any) -> memoryview:
@@ -124,8 +122,7 @@ class V2Generate(InferCodec):
         # Each member is a tensor or a parameter, so that one given twice has no meaning.
         values = loads_exact(message.body, once=True)
         if type(values) is not dict:
-            msg = "the request body is JSON, but not an object"
-            raise InvalidRequest(msg)
+            raise InvalidRequest("the request body is JSON, but not an object")
         # A model may have an input of that name, which comes first.
         if type(values.get("inputs")) is list and "inputs" not in message.inputs:
             request = self._rest.request_of(*message.names, values, on_loop=on_loop)
@@ -154,11 +151,10 @@ class V2Generate(InferCodec):
             if key in inputs:
                 request.inputs.append(self._tensor(inputs[key], value))
             elif value is None:
-                msg = (
+                raise InvalidRequest(
                     f"parameter '{key}' has invalid type. It is null, expected a string, a number "
                     f"or a boolean"
                 )
-                raise InvalidRequest(msg)
             else:  # of a long array it is enough to know that it is one
                 parameters[key] = [] if type(value) is msgspec.Raw else value
         # What is infer's own, such as priority, is here the model's: Triton hands it on.
@@ -168,8 +164,7 @@ class V2Generate(InferCodec):
         # As the model's input if it has one of this name, else the request's.
         if "id" not in inputs and (identifier := values.get("id")) is not None:
             if type(identifier) is not str:
-                msg = "the request's id must be a string"
-                raise InvalidRequest(msg)
+                raise InvalidRequest("the request's id must be a string")
             request.id = identifier
         return request
 
@@ -282,11 +277,10 @@ def _nesting(name: str, values: Any) -> tuple[int, ...]:
         count = len(level[0])
         inner = [one for array in level for one in array if type(one) is kind]
         if any(len(array) != count for array in level) or len(inner) not in (0, len(level) * count):
-            msg = (
+            raise InvalidRequest(
                 f"input '{name}': its arrays are ragged, expected those side by side to have the "
                 f"same number of elements (found where {len(shape)} arrays are open)"
             )
-            raise InvalidRequest(msg)
         shape.append(count)
         level = inner
     return tuple(shape)
@@ -307,20 +301,18 @@ def _shape_for(declared: TensorMetadata, nesting: tuple[int, ...]) -> tuple[int,
         if fits(declared.shape, spelt):
             return spelt
         if shape.count(-1) > 1:
-            msg = (
+            raise InvalidRequest(
                 f"The schema can not convert input '{name}' to tensor with proper shape: it is "
                 f"{declared.datatype.value} {shape}, and its arrays have the shape {list(nesting)}"
             )
-            raise InvalidRequest(msg)
     count = prod(nesting)
     rest, left_over = divmod(count, prod(dim for dim in shape if dim != -1))
     last = max((index for index, dim in enumerate(shape) if dim == -1), default=None)
     if left_over or (last is None and rest != 1):
-        msg = (
+        raise InvalidRequest(
             f"The schema can not convert input '{name}' to tensor with proper shape: it "
             f"is {declared.datatype.value} {shape}, which {count} elements do not fill"
         )
-        raise InvalidRequest(msg)
     if last is not None:
         shape[last] = rest
     return tuple(1 if dim == -1 else dim for dim in shape)

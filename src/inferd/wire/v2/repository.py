@@ -82,8 +82,7 @@ def decode_index(body: bytes) -> list[IndexEntry]:
     try:
         rows = msgspec.json.decode(body, type=list[_IndexRow])
     except _NOT_READABLE as error:
-        msg = f"the server's answer is malformed: {error}"
-        raise InferdError(msg) from error
+        raise InferdError(f"the server's answer is malformed: {error}") from error
     return [
         IndexEntry(row.name, row.version, ModelState(row.state) if row.state else None, row.reason)
         for row in rows
@@ -119,11 +118,10 @@ def decode_load_request(max_bytes: int, body: memoryview, model: str) -> LoadReq
     It may take a second, so call it in a thread. Raises InvalidRequest.
     """
     if len(body) > max_bytes:
-        msg = (
+        raise InvalidRequest(
             f"the load has {len(body)} bytes of JSON, the limit is {max_bytes}; send files over "
             f"gRPC, or put them into the repository"
         )
-        raise InvalidRequest(msg)
 
     def config(key: str, value: msgspec.Raw) -> str:
         return _raw_text(key, value, "a string that holds JSON")
@@ -152,15 +150,13 @@ def decode_unload_request(body: memoryview, model: str) -> UnloadRequest:
     if parameters is None:
         return UnloadRequest(model)
     if not isinstance(parameters, dict):
-        msg = f"'parameters' is {_shown(parameters)}, expected an object"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"'parameters' is {_shown(parameters)}, expected an object")
     dependents = parameters.get("unload_dependents")
     if dependents is not None and type(dependents) is not bool:
-        msg = (
+        raise InvalidRequest(
             f"{not_a('boolean')}: parameter 'unload_dependents' is {_shown(dependents)}, expected "
             f"true or false"
         )
-        raise InvalidRequest(msg)
     return UnloadRequest(model, bool(dependents))
 
 
@@ -232,35 +228,29 @@ def _unpacked(key: str, value: msgspec.Raw) -> bytes:
     try:
         # Python's decoder stops at padding in the middle and takes what came before.
         if 0 <= text.find("=") < len(text) - 2:
-            msg = "padding before the end"
-            raise ValueError(msg)
+            raise ValueError("padding before the end")
         if len(text) % 4:  # before 3.13 Python accepts some of these
-            msg = f"it has {len(text)} characters, expected a multiple of 4"
-            raise ValueError(msg)
+            raise ValueError(f"it has {len(text)} characters, expected a multiple of 4")
         # In pieces, so that no single call holds the GIL for long.
         return b"".join(
             binascii.a2b_base64(text[at : at + _PIECE], strict_mode=True)
             for at in range(0, len(text), _PIECE)
         )
     except ValueError as error:  # binascii.Error, or a character beyond ASCII
-        msg = f"parameter '{key}' is not base64: {error}"
-        raise InvalidRequest(msg) from error
+        raise InvalidRequest(f"parameter '{key}' is not base64: {error}") from error
 
 
 def _small_object(body: memoryview) -> dict[str, object]:
     if len(body) > MAX_SMALL_BYTES:
-        msg = f"the body has {len(body)} bytes, the limit is {MAX_SMALL_BYTES}"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"the body has {len(body)} bytes, the limit is {MAX_SMALL_BYTES}")
     if not len(body):
         return {}
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        msg = f"failed to parse the request JSON buffer: {error}"
-        raise InvalidRequest(msg) from error
+        raise InvalidRequest(f"failed to parse the request JSON buffer: {error}") from error
     if not isinstance(document, dict):
-        msg = f"the body is {_shown(document)}, expected a JSON object"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"the body is {_shown(document)}, expected a JSON object")
     return document
 
 

@@ -31,16 +31,14 @@ MAX_SHOWN = 100
 def read_object(body: memoryview) -> dict[str, object]:
     """Return the JSON object in `body`. Raises InvalidRequest."""
     if len(body) > MAX_BYTES:
-        msg = f"the settings have {len(body)} bytes, the limit is {MAX_BYTES}"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"the settings have {len(body)} bytes, the limit is {MAX_BYTES}")
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         msg = f"failed to parse the request JSON buffer: expected an object of settings: {error}"
         raise InvalidRequest(msg) from error
     if not isinstance(document, dict):
-        msg = f"the body is {shown(document)}, expected a JSON object of settings"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"the body is {shown(document)}, expected a JSON object of settings")
     return document
 
 
@@ -207,8 +205,7 @@ def _trace_change(given: Mapping[str, Sequence[str]]) -> TraceChange:
 
 def _one(name: str, texts: Sequence[str]) -> str:
     if len(texts) != 1:
-        msg = f"expect only 1 value for '{name}', got {len(texts)}"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"expect only 1 value for '{name}', got {len(texts)}")
     return texts[0]
 
 

@@ -41,8 +41,7 @@ def decode_statistics(body: bytes) -> list[ModelStatistics]:
     try:
         return msgspec.json.decode(body, type=_Rows).model_stats
     except msgspec.MsgspecError as error:
-        msg = f"the server's answer is malformed: {error}"
-        raise InferdError(msg) from error
+        raise InferdError(f"the server's answer is malformed: {error}") from error
 
 
 def decode_statistics_request(data: bytes) -> tuple[str, str]:

@@ -226,13 +226,12 @@ def converted(
     if all(one.largest <= tolerance for one in found):
         compare = partial(_outcome, model, content, config, list(want), tolerance)
         if places := unusual.unseen_in(columns, compare):
-            msg = (
+            raise Unsupported(
                 f"converted to ONNX, it would answer values of column {places[0].number} of "
                 f"'{places[0].name}' that the library refuses, or answers otherwise, such as "
                 f"categories that no row has on which the models are compared: have the library "
                 f"take them (handle_unknown of its encoders)"
             )
-            raise Unsupported(msg)
         refused = unusual.refused_in(columns, compare)
         content = unusual.guarded(content, refused, columns)
     return Conversion(content, found, row_count, threshold_count, refused)
@@ -272,10 +271,9 @@ def converted_for(model: LoadedModel, folder: Path, config: ModelConfig) -> tupl
     if name := config.parameters.get(CONVERT_SAMPLE):
         # A configuration may come from a client, who must not have other files of the server read.
         if not (folder / name).resolve().is_relative_to(folder.resolve()):
-            msg = (
+            raise InvalidConfig(
                 f"parameter {CONVERT_SAMPLE} is '{name[:MAX_SHOWN]}', outside of the model's folder"
             )
-            raise InvalidConfig(msg)
         sample = read_sample(folder / name, f"parameter {CONVERT_SAMPLE}: {name[:MAX_SHOWN]}")
     tolerance = number(config, CONVERT_TOLERANCE, default=TOLERANCE)
     found = converted(model, sample, config, tolerance=tolerance)
@@ -291,11 +289,10 @@ def check(found: Conversion, tolerance: float) -> None:
     for one in found.differences:
         if one.largest > tolerance:
             rows = f"{one.differing} of {found.row_count} rows"
-            msg = (
+            raise Unsupported(
                 f"converted to ONNX, its {one.output} is not the library's: {one}; {rows} differ "
                 f"by more than {tolerance:g}"
             )
-            raise Unsupported(msg)
 
 
 def _drawn(model: LoadedModel, row_count: int) -> tuple[Columns, int]:
@@ -329,21 +326,19 @@ def as_configured(columns: Columns, config: ModelConfig) -> Columns:
     if len(inputs) > 1 and all(one.name in columns for one in inputs):
         arrays = [columns[one.name] for one in inputs]
     if len(arrays) != len(inputs):
-        msg = (
+        raise InvalidConfig(
             f"the configuration lists {len(inputs)} inputs, the rows that the models are compared "
             f"on have {len(arrays)} columns"
         )
-        raise InvalidConfig(msg)
     return {one.name: _typed(array, one) for one, array in zip(inputs, arrays, strict=True)}
 
 
 def _typed(array: Array, tensor: ModelInput) -> Array:
     if (array.dtype == object) != (tensor.datatype is DataType.BYTES):
-        msg = (
+        raise InvalidConfig(
             f"input '{tensor.name}' is {tensor.datatype.value}, the rows that the models are "
             f"compared on are {_datatype(array).value}: give a sample that fits"
         )
-        raise InvalidConfig(msg)
     with np.errstate(all="ignore"):
         return array if array.dtype == object else array.astype(tensor.datatype.numpy)
 

@@ -126,20 +126,17 @@ def read_sample(file: Path, what: str) -> Columns:
         with np.load(file, allow_pickle=False) as opened:
             arrays = {name: opened[name] for name in opened.files}
     except (OSError, ValueError, AttributeError) as error:
-        msg = f"{what}: {getattr(error, 'strerror', None) or error}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"{what}: {getattr(error, 'strerror', None) or error}") from error
     lengths = {array.shape[:1] for array in arrays.values()}
     if len(lengths) != 1 or lengths == {()} or lengths == {(0,)}:
-        msg = f"{what}: expected arrays of the same number of rows, at least one row"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{what}: expected arrays of the same number of rows, at least one row")
     most = 2 if len(arrays) == 1 else 1
     for name, array in arrays.items():
         if array.ndim > most:
-            msg = (
+            raise InvalidConfig(
                 f"{what}: '{name}' has shape {list(array.shape)}, expected [rows] for each column, "
                 f"or a single array [rows, columns]"
             )
-            raise InvalidConfig(msg)
     return {name: _texts(array) for name, array in arrays.items()}
 
 

@@ -84,11 +84,9 @@ def guard(data: memoryview, name: str, most: int = MOST) -> Guarded:
         whole = bytes(data)
         if not any(one.encode() in whole for one in (GUARDED, *(op for _, op in DOORS))):
             return Guarded(None)  # ONNX Runtime says what is wrong
-        msg = f"'{name}' is no ONNX model: {error}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"'{name}' is no ONNX model: {error}") from error
     if walk.refusal:
-        msg = f"'{name}' cannot run: {walk.refusal}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"'{name}' cannot run: {walk.refusal}")
     for left in walk.left:
         _log.warning(
             "'%s': %s; those that do not fit would end the process, so that the parameter "

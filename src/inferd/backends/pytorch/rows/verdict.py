@@ -127,8 +127,7 @@ class _Walk:
 
     def _branch(self, node: Any, condition: Any) -> Any:
         if isinstance(condition, Handle) and not as_rows(condition).is_plain:
-            msg = "prim::If runs one branch or the other for all rows together"
-            raise Mixed(msg)
+            raise Mixed("prim::If runs one branch or the other for all rows together")
         then, other = node.blocks()
         block = then if is_truth(condition) else other
         self.block(block)
@@ -140,8 +139,7 @@ class _Walk:
         [body] = node.blocks()
         count, goes_on, *carried = values
         if isinstance(count, Handle) and not as_rows(count).is_plain:
-            msg = "prim::Loop runs as many rounds as there are rows, or as they say"
-            raise Mixed(msg)
+            raise Mixed("prim::Loop runs as many rounds as there are rows, or as they say")
         if not isinstance(count, int):
             give_up("prim::Loop: the number of its rounds is not known")
         inputs, outputs = list(body.inputs()), list(body.outputs())

@@ -118,15 +118,13 @@ def unpack(archive: Path, target: Path, limits: Limits, place: str, check: Check
                     msg = f"{place} holds more than {most} bytes or {limits.max_files} files"
                     raise InvalidConfig(msg)
                 if time.monotonic() > deadline_s:
-                    msg = f"{place} was not unpacked within {limits.timeout_s:g} s"
-                    raise InvalidConfig(msg)
+                    raise InvalidConfig(f"{place} was not unpacked within {limits.timeout_s:g} s")
                 allowed = member if _leads_away(member) else check(member, str(target))
                 # Filtered already, so tarfile's own filter, the default from 3.14 on, is turned
                 # off: it would refuse the interpreter's link.
                 source.extract(allowed, target, **_AS_IT_IS)
     except _DAMAGES as error:
-        msg = f"{place} cannot be unpacked: {_reason(error)}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"{place} cannot be unpacked: {_reason(error)}") from error
 
 
 def _leads_away(member: tarfile.TarInfo) -> bool:

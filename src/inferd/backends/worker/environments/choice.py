@@ -134,11 +134,10 @@ class Environments:
         name = source.name if source is not None else f"parameter {PYTHON_PARAMETER}"
         place = f"{model}: the environment of its {name}"
         if self.confinement is not None:
-            msg = (
+            raise InvalidConfig(
                 f"{place} is not made with --confine-workers=on, as that may run code of whoever "
                 f"wrote it: pack an environment and name it with {PATH_PARAMETER}"
             )
-            raise InvalidConfig(msg)
         content = source.read_bytes() if source is not None else b""
         uv = Uv(folder, self.timeout_s, place)
         wanted = python or _wanted_python(folder, name, content)
@@ -158,11 +157,10 @@ class Environments:
         try:
             cache = self.cache or default_cache()
         except RuntimeError as error:
-            msg = (
+            raise InvalidConfig(
                 f"{place}: there is no home folder to keep it in; "
                 f"--backend-config=python,{CACHE_SETTING}=FOLDER names one"
-            )
-            raise InvalidConfig(msg) from error
+            ) from error
         use = FolderCache(cache, self.count).use(key, make, self.timeout_s, place)
         return replace(environment_in(_top(use.folder), place, self.confinement), in_use=use)
 
@@ -202,8 +200,7 @@ def _source(files: ModelFiles, model: str) -> Path | None:
     found = [path for path in (requirements, project) if path.is_file()]
     for path in found:
         if path.stat().st_size > _MAX_FILE_BYTES:
-            msg = f"{model}: its {path.name} has more than {_MAX_FILE_BYTES} bytes"
-            raise InvalidConfig(msg)
+            raise InvalidConfig(f"{model}: its {path.name} has more than {_MAX_FILE_BYTES} bytes")
     if project in found and not isinstance(_table(project, model).get("project"), dict):
         found.remove(project)
     if len(found) > 1:
@@ -216,8 +213,7 @@ def _table(project: Path, model: str) -> dict[str, object]:
     try:
         return tomllib.loads(project.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"{model}: its {PROJECT} is not TOML: {error}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"{model}: its {PROJECT} is not TOML: {error}") from error
 
 
 def _wanted_python(folder: Path, name: str, content: bytes) -> str:
@@ -324,6 +320,5 @@ def find_uv(place: str) -> str:
             pass
     found = shutil.which("uv")
     if found is None:
-        msg = f"{place} needs uv to be made: pip install 'inferd[environments]'"
-        raise Unsupported(msg)
+        raise Unsupported(f"{place} needs uv to be made: pip install 'inferd[environments]'")
     return found

@@ -74,8 +74,7 @@ def run_command(
         msg = f"{place} took longer than {timeout_s:g} s; the last that was said: {printed}"
         raise BackendFailed(msg)
     if process.returncode:
-        msg = f"{place} failed: {printed}"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place} failed: {printed}")
     return printed.last[-1] if printed.last else ""
 
 

@@ -85,8 +85,7 @@ def environment_in(folder: Path, place: str, confinement: Confinement | None = N
     """
     python = folder / "bin" / "python"
     if not python.is_file():
-        msg = f"{place} has no interpreter, bin/python"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place} has no interpreter, bin/python")
     # What activating the environment would set: models start programs of it by name.
     variables = {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
     # Conda's packages bring libraries of C in lib/, which programs find only by this variable;
@@ -115,8 +114,7 @@ def try_out(environment: Environment, place: str) -> None:
         # The last line: a sitecustomize may print before it.
         version, complaint = json.loads(done.stdout.splitlines()[-1])
     except OSError as error:
-        msg = f"{place}: its Python cannot be started: {error.strerror}"
-        raise InvalidConfig(msg) from error
+        raise InvalidConfig(f"{place}: its Python cannot be started: {error.strerror}") from error
     except (subprocess.SubprocessError, ValueError, IndexError) as error:
         printed = getattr(error, "stderr", None) or b""
         last = printed.decode(errors="replace").strip().rpartition("\n")[2]
@@ -124,8 +122,7 @@ def try_out(environment: Environment, place: str) -> None:
         raise InvalidConfig(msg) from error
     if tuple(version) < OLDEST:
         got, wanted = (".".join(map(str, one)) for one in (version, OLDEST))
-        msg = f"{place} has Python {got}, expected {wanted} or newer"
-        raise InvalidConfig(msg)
+        raise InvalidConfig(f"{place} has Python {got}, expected {wanted} or newer")
     if complaint:
         msg = f"{place} has no numpy that works, which models need: {printable(complaint)}"
         raise InvalidConfig(msg)

@@ -536,17 +536,15 @@ def _wanted(item: Any) -> WantedOutput:
         choice = item.parameters["classification"]
         kind = choice.WhichOneof("parameter_choice")
         if kind != "int64_param":
-            msg = (
+            raise InvalidRequest(
                 f"invalid value type for 'classification' parameter, expected int64_param: "
                 f"that of output '{item.name}' has {kind or 'no value'}"
             )
-            raise InvalidRequest(msg)
         if choice.int64_param < 1:
-            msg = (
+            raise InvalidRequest(
                 f"invalid value for 'classification' parameter, expected 1 or more: "
                 f"that of output '{item.name}' is {choice.int64_param}"
             )
-            raise InvalidRequest(msg)
         wanted.top_k = choice.int64_param
     return wanted
 

@@ -98,11 +98,10 @@ def _only_field(contents: Any, tensor: Tensor, model: str) -> Any:
             what = ", binary data was already supplied"
         else:
             what = f" of type '{_TYPE[found[0]]}', expected datatype '{tensor.datatype.value}'"
-        msg = (
+        raise InvalidRequest(
             f"unexpected explicit tensor data for input tensor '{tensor.name}' for model '{model}'"
             f"{what}: its elements belong in {field}, found them in {' and '.join(found)}"
         )
-        raise InvalidRequest(msg)
     return given[0][1]
 
 
@@ -125,9 +124,8 @@ def _narrowed(wide: Array, name: str, datatype: DataType) -> Any:
     if changed.any():
         index = int(changed.argmax())
         limits = np.iinfo(narrow.dtype)
-        msg = (
+        raise InvalidRequest(
             f"tensor '{name}': element {index} is {wide[index]}, "
             f"{datatype.value} holds {limits.min} to {limits.max}"
         )
-        raise InvalidRequest(msg)
     return narrow

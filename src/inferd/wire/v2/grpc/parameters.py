@@ -50,11 +50,10 @@ def take_parameters(request: InferRequest, parameters: Any) -> None:
             msg = f"parameter keys starting with 'triton_' are reserved for Triton usage: '{name}'"
             raise InvalidRequest(msg)
         elif value is None:
-            msg = (
+            raise InvalidRequest(
                 f"invalid value type for '{name}' parameter, expected int64_param, bool_param, or "
                 f"string_param, or one of double_param and uint64_param: it has no value"
             )
-            raise InvalidRequest(msg)
         else:
             custom[name] = value
     request.parameters = custom
@@ -73,8 +72,7 @@ def encode_parameters(into: Any, parameters: Parameters) -> None:
         try:
             setattr(into[name], _kind_of(value), value)
         except ValueError as error:
-            msg = f"parameter {name!r} cannot be sent: {error}"
-            raise InvalidRequest(msg) from error
+            raise InvalidRequest(f"parameter {name!r} cannot be sent: {error}") from error
 
 
 def encode_reserved(into: Any, request: InferRequest) -> None:
@@ -107,19 +105,17 @@ def _kind_of(value: Parameter) -> str:
 def _check_kind(name: str, kind: str | None) -> None:
     if kind not in _KINDS[name]:
         expected = " or ".join(_KINDS[name])
-        msg = (
+        raise InvalidRequest(
             f"invalid value type for '{name}' parameter, expected {expected}: "
             f"it has {kind or 'no value'}"
         )
-        raise InvalidRequest(msg)
 
 
 def _take_reserved(request: InferRequest, reserved: JsonObject) -> None:
     for name in ("priority", "timeout"):
         value = reserved.get(name)
         if isinstance(value, int) and value < 0:
-            msg = f"invalid value for '{name}', expected value >= 0: it is {value}"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(f"invalid value for '{name}', expected value >= 0: it is {value}")
     request.priority = reserved.get("priority", 0)
     request.timeout_us = reserved.get("timeout", 0)
     request.binary_output = reserved.get("binary_data_output", request.binary_output)

@@ -36,11 +36,10 @@ def check_entries(raw: Any, items: Any, model: str) -> None:
 def check_no_contents(item: Any, model: str) -> None:
     """Check that `item` has no typed contents beside raw ones. Raises InvalidRequest."""
     if has_contents(item):
-        msg = (
+        raise InvalidRequest(
             f"contents field must not be specified when using raw_input_contents for "
             f"'{item.name}' for model '{model}'"
         )
-        raise InvalidRequest(msg)
 
 
 def has_contents(item: Any) -> bool:
@@ -70,11 +69,10 @@ def typed_tensors(items: Any, model: str) -> list[Tensor]:
     for item in items:
         tensor, count = described(item, model)
         if count and not item.HasField("contents"):
-            msg = (
+            raise InvalidRequest(
                 f"unable to find data for input tensor '{tensor.name}' for model '{model}' in "
                 f"request: it has neither raw nor typed contents"
             )
-            raise InvalidRequest(msg)
         tensor.data = decode_contents(item.contents, tensor, count, model)
         tensors.append(tensor)
     return tensors
@@ -107,18 +105,15 @@ def described(item: Any, model: str) -> tuple[Tensor, int]:
 def _check_unusual_shape(name: str, shape: tuple[int, ...], model: str) -> None:
     """Check a shape that has an empty or negative dim, or too many dims, for impossible sizes."""
     if len(shape) > _MAX_RANK:
-        msg = f"tensor '{name}' has {len(shape)} dims, expected at most {_MAX_RANK}"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"tensor '{name}' has {len(shape)} dims, expected at most {_MAX_RANK}")
     if min(shape) < 0:
-        msg = (
+        raise InvalidRequest(
             f"All input dimensions should be specified for input '{name}' for model '{model}', "
             f"got {dims_text(shape)}; -1 belongs to metadata"
         )
-        raise InvalidRequest(msg)
     # numpy computes strides with empty dims counted as 1.
     if prod([dim or 1 for dim in shape]) > _MAX_SPAN:
-        msg = f"tensor '{name}' has shape {list(shape)}, which no array can have"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"tensor '{name}' has shape {list(shape)}, which no array can have")
 
 
 def check_raw(data: Buffer, tensor: Tensor, count: int, model: str) -> None:
@@ -130,9 +125,8 @@ def check_raw(data: Buffer, tensor: Tensor, count: int, model: str) -> None:
     if datatype is DataType.BYTES:
         check_strings(data, count, name, model)
     elif len(data) != (expected := count * datatype.size_bytes):
-        msg = (
+        raise InvalidRequest(
             f"input byte size mismatch for input '{name}' for model '{model}'. Expected "
             f"{expected}, got {len(data)} bytes of raw contents for {count} elements of "
             f"{datatype.value}"
         )
-        raise InvalidRequest(msg)

@@ -57,8 +57,7 @@ def encode_infer_request(request: InferRequest, *, binary: bool) -> tuple[list[B
     try:
         head = orjson.dumps(document)
     except TypeError as error:  # half a surrogate pair, an integer of more than 64 bits
-        msg = f"the request cannot be said in JSON: {error}"
-        raise InvalidRequest(msg) from None
+        raise InvalidRequest(f"the request cannot be said in JSON: {error}") from None
     return [head, *blobs], len(head) if binary else None
 
 
@@ -119,8 +118,7 @@ def decode_infer_response(
         try:
             document = msgspec.convert(values, _ExactDocument)
         except msgspec.ValidationError as error:
-            msg = f"not an inference response: {error}"
-            raise InvalidRequest(msg) from None
+            raise InvalidRequest(f"not an inference response: {error}") from None
         outputs = _outputs(document, body, json_size, places)
     parameters = document.parameters
     return InferResponse(

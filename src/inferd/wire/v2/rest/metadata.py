@@ -83,8 +83,7 @@ def decode_model_metadata(body: memoryview | bytes) -> ModelMetadata:
     try:
         found = msgspec.json.decode(body, type=_ModelDocument)
     except _UNREADABLE as error:
-        msg = f"not model metadata: {error}"
-        raise InvalidRequest(msg) from None
+        raise InvalidRequest(f"not model metadata: {error}") from None
     return ModelMetadata(
         found.name,
         found.versions or [],

@@ -38,10 +38,9 @@ def set_parameters(request: InferRequest, parameters: JsonObject) -> None:
         elif key in _SEQUENCE:
             _set_sequence(request, key, value)
         elif key.startswith(RESERVED):
-            msg = (
+            raise InvalidRequest(
                 f"parameter keys starting with '{RESERVED}' are reserved for Triton usage: '{key}'"
             )
-            raise InvalidRequest(msg)
         else:
             others[key] = parameter(key, value)
     request.parameters = others
@@ -54,11 +53,10 @@ def parameter(key: str, value: Any) -> bool | int | str | float:
     """Return `value` as a parameter's value. Raises InvalidRequest unless it is a valid scalar."""
     if isinstance(value, dict | list):
         kind = "an object" if isinstance(value, dict) else "an array"
-        msg = (
+        raise InvalidRequest(
             f"parameter '{key}' has invalid type. It is {kind}, expected a string, a number or a "
             f"boolean"
         )
-        raise InvalidRequest(msg)
     if isinstance(value, bool | str | float):
         return value
     # Numbers beyond become doubles, as JSON's are.
@@ -69,8 +67,7 @@ def parameter(key: str, value: Any) -> bool | int | str | float:
     except OverflowError:
         wide = math.inf
     if math.isinf(wide):
-        msg = f"parameter '{key}' is beyond double precision"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"parameter '{key}' is beyond double precision")
     return wide
 
 
@@ -87,22 +84,20 @@ def _set_sequence(request: InferRequest, key: str, value: Any) -> None:
 
 def _boolean(key: str, value: Any) -> bool:
     if type(value) is not bool:
-        msg = (
+        raise InvalidRequest(
             f"{unreadable(key, 'boolean')}: parameter '{key}' is {json_text(value)[:MAX_SHOWN]}, "
             f"expected true or false"
         )
-        raise InvalidRequest(msg)
     return value
 
 
 def _unsigned(key: str, value: Any, also: str = "") -> int:
     # bool is an int in Python.
     if type(value) is not int or not 0 <= value < 2**64:
-        msg = (
+        raise InvalidRequest(
             f"{unreadable(key, 'string' if also else 'unsigned-integer')}: parameter '{key}' is "
             f"{json_text(value)[:MAX_SHOWN]}, expected a whole number from 0 to 2^64 - 1{also}"
         )
-        raise InvalidRequest(msg)
     return value
 
 

@@ -57,18 +57,16 @@ def decode_cuda_registration(body: memoryview, name: str) -> CudaRegistration:
     try:
         handle = base64.b64decode(document.raw_handle.b64, validate=True)
     except (binascii.Error, ValueError):  # ValueError: not ASCII
-        msg = (
+        raise InvalidRequest(
             "'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t: it is not base64, "
             "expected the 64 bytes of a CUDA IPC handle in base64"
-        )
-        raise InvalidRequest(msg) from None
+        ) from None
     return CudaRegistration(name, handle, document.device_id, document.size_bytes)
 
 
 def _decoded(body: memoryview, kind: type[_Document]) -> _Document:
     if len(body) > MAX_BODY_BYTES:
-        msg = f"the body has {len(body)} bytes, expected at most {MAX_BODY_BYTES}"
-        raise InvalidRequest(msg)
+        raise InvalidRequest(f"the body has {len(body)} bytes, expected at most {MAX_BODY_BYTES}")
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
