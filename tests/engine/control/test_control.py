@@ -203,8 +203,9 @@ async def test_a_request_that_does_not_end_is_cut_after_a_while(repository, ask)
     hanging = 'backend: "faulty"\nparameters { key: "fault" value: { string_value: "hang" } }'
     async with engine_on(repository(m=hanging), model_unload_timeout_secs=0.01) as engine:
         await engine.changes.load(LoadRequest("m"))
-        running = asyncio.create_task(engine.infer(ask("m", INPUT0=[1])))
-        await asyncio.sleep(0)
+        request = ask("m", INPUT0=[1])
+        running = asyncio.create_task(engine.infer(request))
+        await until(lambda: request.started_ns)  # before, it would be refused instead
         await engine.changes.unload(UnloadRequest("m"))
         assert states(engine) == {("m", "1"): ModelState.UNLOADING}
         await running  # the faulty model lets go when it is closed
