@@ -538,6 +538,25 @@ UNSURE = {
 }
 
 
+FLAGS = {
+    "noop_with_empty_axes": (node("ReduceSum", "x"), ["n", 4]),
+    "keepdims": (node("ReduceMean", "x", axes=[1]), ["n", 4]),
+    "transB": (node("Gemm", "x w"), ["n", 4]),
+    "ceil_mode": (node("MaxPool", "x", kernel_shape=[2]), ["n", 4, 4]),
+}
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_a_flag_that_is_neither_0_nor_1_proves_nothing(name):
+    """ONNX Runtime takes noop_with_empty_axes=2 for 0, and adds up the whole batch."""
+    operator, shape = FLAGS[name]
+    for flag, is_known in ((1, True), (2, False), (-1, False)):
+        flagged = onnx.NodeProto.FromString(operator.SerializeToString())
+        flagged.attribute.append(onnx.helper.make_attribute(name, flag))
+        made = model([flagged], {"x": shape}, constants={"w": floats(4, 4)}, opset=13)
+        assert (verdict_on(made).rows == "independent") is is_known
+
+
 @pytest.mark.parametrize("name", UNSURE)
 def test_what_only_looks_independent_is_not_proved_to_be(name):
     nodes, inputs, constants = UNSURE[name]

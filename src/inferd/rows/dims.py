@@ -45,7 +45,7 @@ def _reshape(call: RowCall) -> RowTensor:
         if value.is_plain and target is not None and target.is_plain:
             return ranked_by(call, target)
         call.unclear("the dims it makes are not known")
-    keeps_zero = bool(call.attribute("allowzero", 0))
+    keeps_zero = call.flag("allowzero")
     shape = _resolved(call, value, wanted, keeps_zero=keeps_zero)
     if value.axis is None:
         if any(size.has_batch for size in shape) and value.is_plain:

@@ -129,7 +129,7 @@ def _dropout(call: RowCall) -> Sequence[RowTensor]:
     if len(call.values) > 2 and call.values[2] is not None and call.values[2].numbers != (Size(0),):
         call.mixes("draws random numbers, for training")
     # Until opset 6, Dropout was in training mode unless is_test was set.
-    if 0 < call.flow.opset < 7 and not call.attribute("is_test", 0):
+    if 0 < call.flow.opset < 7 and not call.flag("is_test"):
         call.mixes("draws random numbers, for training")
     return [value.same()] * len(call.node.outputs)
 
@@ -227,7 +227,7 @@ def _of_lengths(
             return result
         rows = aligned(taken)
         # With fmod the sign is that of the dividend, as in C; Python's, and ours, is the divisor's.
-        if rows is None or call.attribute("fmod", 0):
+        if rows is None or call.flag("fmod"):
             return result
         numbers = rows[0]
         for others in rows[1:]:

@@ -294,6 +294,16 @@ class RowCall(FollowedCall):
         """Return an attribute, `default` if it is absent."""
         return self.node.attributes.get(name, default)
 
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """Return an attribute that is 0 or 1. Raises Unclear if it is another number.
+
+        ONNX defines these two alone, and of the others ONNX Runtime takes some for 1, some for 0.
+        """
+        value = self.attribute(name, default)
+        if value not in (0, 1):
+            self.unclear(f"its attribute '{name}' is neither 0 nor 1")
+        return bool(value)
+
     def axes(self, index: int) -> list[int] | None:
         """Return what the attribute `axes`, or that input, lists; None if there is neither.
 

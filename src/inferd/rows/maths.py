@@ -70,7 +70,7 @@ def _turned(value: RowTensor, *, is_turned: bool) -> RowTensor:
 
 def _turned_product(call: RowCall) -> RowTensor:
     one, other = (
-        _turned(call.needed(n), is_turned=bool(call.attribute(name, 0)))
+        _turned(call.needed(n), is_turned=call.flag(name))
         for n, name in enumerate(("transA", "transB"))
     )
     return product(call, one, other)
@@ -83,7 +83,7 @@ def _gemm(call: RowCall) -> RowTensor:
 
 
 def _fused_matmul(call: RowCall) -> RowTensor:
-    if call.attribute("transBatchA", 0) or call.attribute("transBatchB", 0):
+    if call.flag("transBatchA") or call.flag("transBatchB"):
         call.unclear("its transposed batches are not known")
     return _turned_product(call)
 
@@ -137,13 +137,13 @@ def _axes(call: RowCall, rank: int) -> list[int]:
     axes = call.axes(1)
     if not axes:
         # No axes mean all of them, unless the attribute (opset 18) says that they mean none.
-        return [] if call.attribute("noop_with_empty_axes", 0) else list(range(rank))
+        return [] if call.flag("noop_with_empty_axes") else list(range(rank))
     return [at(axis, rank) for axis in axes]
 
 
 def _reduced(call: RowCall, value: RowTensor, axes: Sequence[int]) -> RowTensor:
     call.along(value, axes)
-    if not call.attribute("keepdims", 1):
+    if not call.flag("keepdims", default=True):
         return value.narrowed(axes)
     shape = tuple(ONE if n in axes else size for n, size in enumerate(value.dims))
     return value.shaped(shape, value.axis)
@@ -156,7 +156,7 @@ def _reduce(call: RowCall) -> RowTensor:
     if call.node.op == "ReduceProd" and value.numbers is not None and value.axis is None and axes:
         known = [one for one in value.numbers if isinstance(one, Size)]
         if len(known) == len(value.numbers) and value.rank == 1:
-            shape = (ONE,) if call.attribute("keepdims", 1) else ()
+            shape = (ONE,) if call.flag("keepdims", default=True) else ()
             return counted(shape, [times(*known)], counts=False)
     return _reduced(call, value, axes)
 
@@ -238,9 +238,9 @@ def _mean_variance(call: RowCall) -> RowTensor:
 def _batch_normalization(call: RowCall) -> Sequence[RowTensor]:
     value = call.needed(0)
     call.plain(call.values[1:], "weights")
-    is_training = call.attribute("training_mode", 0) or (
+    is_training = call.flag("training_mode") or (
         # Until opset 6, it was in training mode unless is_test was set.
-        0 < call.flow.opset < 7 and not call.attribute("is_test", 0)
+        0 < call.flow.opset < 7 and not call.flag("is_test")
     )
     if is_training and value.axis is not None:
         call.mixes("is in training mode: it takes the mean of the whole batch")

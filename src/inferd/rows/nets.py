@@ -32,7 +32,7 @@ def _windows(call: RowCall, sizes: Sequence[Size], window: Sequence[int]) -> lis
     dilations = call.attribute("dilations") or [1] * count
     pads = call.attribute("pads") or [0] * 2 * count
     padded = call.attribute("auto_pad", "NOTSET")
-    is_up = bool(call.attribute("ceil_mode", 0))
+    is_up = call.flag("ceil_mode")
     # Lists of other lengths make ONNX Runtime fail at load; here they must only do no harm.
     if len(sizes) != count or not len(strides) == len(dilations) == len(pads) // 2 == count:
         return [call.flow.letter() for _ in sizes]
@@ -77,7 +77,7 @@ def recurrent(call: RowCall) -> Sequence[RowTensor]:
     if value.axis is None:
         call.unclear("it gets the same sequence for all rows")
     # Layout 1, since opset 14, puts the batch before the steps.
-    is_batch_first = bool(call.attribute("layout", 0))
+    is_batch_first = call.flag("layout")
     batch, time = (0, 1) if is_batch_first else (1, 0)
     if value.axis == time:
         call.steps_through(time)
