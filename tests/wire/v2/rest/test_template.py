@@ -434,3 +434,14 @@ def test_texts_with_and_without_an_id_take_turns():
         ]
     for text, tail in texts * TIMES:
         assert outcome(reader, text, tail) == outcome(codec(), text, tail)
+
+
+@pytest.mark.parametrize("one", [numbers(), binary(size=0, shape=[0])])
+def test_a_text_without_its_id_or_with_another_before_it_is_refused_as_ever(one):
+    document = {"inputs": [one]}
+    plain, named = text_of(document), text_of({"id": "a", **document})
+    only_id = named[: named.index(b",")]
+    for known, text in [(named, named.removeprefix(only_id)), (plain, only_id + plain)]:
+        message = outcome(acquainted(known), text)
+        assert message == outcome(codec(), text)
+        assert "failed to parse the request JSON buffer" in message

@@ -208,6 +208,8 @@ class Templates:
     def _templates_like(self, text: bytes, start: int) -> _AlikeTexts | None:
         """Return the templates for texts that begin like `text` behind its id; None if long."""
         stop = text.find(_DATA, start)
+        # The quote that ends an id counts: what follows one is no whole text, nor the reverse.
+        start = max(0, start - 1)
         key = text[start:stop] if stop >= 0 else text[start:]
         return self._alike(key) if len(key) <= _MOST_CONSTANT_BYTES else None
 
