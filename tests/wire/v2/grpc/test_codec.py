@@ -232,6 +232,14 @@ def test_a_typed_request_wants_a_typed_answer():
     assert not request.binary_output
 
 
+def test_a_raw_request_whose_contents_are_there_but_empty_wants_a_raw_answer():
+    one = item()
+    one.contents.SetInParent()
+    made = message(one, raw=[FOUR]).SerializeToString()
+    for _ in range(4):  # the later ones are only compared
+        assert decode_infer_request(made).binary_output
+
+
 # --- wanted outputs ---
 
 

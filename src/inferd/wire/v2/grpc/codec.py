@@ -420,7 +420,8 @@ def _template(message: Any) -> _MessageTemplate:
     here = [REGION not in item.parameters for item in message.inputs]
     for item in compress(message.inputs, here):
         check_no_contents(item, model)
-    request = _named_request(message)
+    # The raw contents themselves are not in `message`: each input that is here has one.
+    request = _named_request(message, has_raw=any(here))
     request.inputs = [tensor for tensor, _ in found]
     counts = [count for _, count in compress(found, here)]
     inputs, outputs = _references(message)
@@ -499,7 +500,7 @@ def _decode_whole(data: Buffer, resolve: Resolve, *, on_loop: bool) -> InferRequ
     if len(data) > MAX_FIELDS:  # each has a byte or more
         check_field_count(data)
     message = parse(_REQUEST, data)
-    request = _named_request(message)
+    request = _named_request(message, has_raw=bool(message.raw_input_contents))
     items = [item for item in message.inputs if REGION not in item.parameters]
     if raw := message.raw_input_contents:
         request.inputs = raw_tensors(items, raw, request.model)
@@ -513,12 +514,10 @@ def _decode_whole(data: Buffer, resolve: Resolve, *, on_loop: bool) -> InferRequ
     return request
 
 
-def _named_request(message: Any) -> InferRequest:
+def _named_request(message: Any, *, has_raw: bool) -> InferRequest:
     """Return the request of `message` without its inputs."""
     # Who sends neither form has only empty tensors, and can read raw answers like all clients.
-    is_raw = bool(message.raw_input_contents) or not any(
-        item.HasField("contents") for item in message.inputs
-    )
+    is_raw = has_raw or not any(item.HasField("contents") for item in message.inputs)
     request = InferRequest(
         message.model_name, message.model_version, message.id, binary_output=is_raw
     )
