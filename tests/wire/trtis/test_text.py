@@ -237,6 +237,13 @@ def test_words_that_may_hold_an_id_or_a_comment_are_not_remembered(text):
     assert decode_request_header(text.encode()).words == b""
 
 
+@pytest.mark.parametrize("before", ["", "batch_size: 1 "])
+@pytest.mark.parametrize("kind", ["input", "output"])
+def test_an_id_between_a_tensor_and_its_brace_is_refused(before, kind):
+    with pytest.raises(InvalidRequest, match=f"{kind} is a message"):
+        decode_request_header(f'{before}{kind} id: 5 {{ name: "x" }}'.encode())
+
+
 def test_an_empty_header_says_nothing():
     assert ours("") == ours("  # nothing") == InferHeader(inputs=[], outputs=[])
 

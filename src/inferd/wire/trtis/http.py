@@ -44,7 +44,8 @@ _IDS = re.compile(
     rf"(?:flags: ?{_SMALL} ?)?".encode()
 )
 """The part that changes from request to request, as clients write it behind the tensors."""
-_ID_BEFORE = re.compile(rf"(?:\A|(?<= ))id: ?{_LARGE} ".encode())
+# Behind a number, as other words could belong to what follows.
+_ID_BEFORE = re.compile(rf"(?:\A|(?<=[0-9] ))id: ?{_LARGE} ".encode())
 _MOST_WORDS = 2048
 
 
