@@ -103,6 +103,31 @@ def test_files_of_another_kind_are_named(tmp_path, name):
     assert str(file) in refused(f"x=@{file}")
 
 
+def test_damaged_files_of_numpy_are_named(tmp_path):
+    header = b"{'descr': '<f8', 'fortran_order': Fal#e, 'shape': (3,), }".ljust(117) + b"\n"
+    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00v\x00" + header + bytes(24))
+    assert f"{tmp_path}/x.npy cannot be read" in refused(f"x=@{tmp_path}/x.npy")
+    np.savez_compressed(tmp_path / "x.npz", a=np.arange(100.0))
+    content = bytearray((tmp_path / "x.npz").read_bytes())
+    at = content.index(b"a.npy") + 40
+    content[at : at + 40] = b"\xff" * 40
+    (tmp_path / "x.npz").write_bytes(content)
+    assert f"{tmp_path}/x.npz cannot be read" in refused(f"x=@{tmp_path}/x.npz")
+    np.savez(tmp_path / "x.npz", a=np.arange(3.0))
+    content = (tmp_path / "x.npz").read_bytes()
+    at = content.index(b"PK\x01\x02") + 10  # the method of compression
+    (tmp_path / "x.npz").write_bytes(content[:at] + b"\x63" + content[at + 1 :])
+    assert "compression method" in refused(f"x=@{tmp_path}/x.npz")
+
+
+@pytest.mark.parametrize("depth", [65, 100_000])
+def test_what_is_nested_too_deeply_is_refused(tmp_path, depth):
+    text = "[" * depth + "]" * depth
+    (tmp_path / "x.json").write_text(text)
+    for word in (f"x={text}", f"x=@{tmp_path}/x.json"):
+        assert "is nested too deeply" in refused(word)
+
+
 def test_nothing_is_unpickled(tmp_path):
     np.save(tmp_path / "x.npy", np.array([object], object), allow_pickle=True)
     np.savez(tmp_path / "x.npz", a=np.array([object], object))

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -17,6 +16,8 @@ from inferd.values.picture import read_picture
 from inferd.values.table import SUFFIXES as TABLES
 from inferd.values.table import joined_columns, read_table
 from inferd.values.value import InputValue, cast, objects
+
+_MOST_DIMS = 64  # what NumPy's arrays have at most
 
 
 def read_json(body: bytes, source: str) -> dict[str, InputValue]:
@@ -112,6 +113,8 @@ def _flat(values: Any, what: str) -> tuple[list[Any], tuple[int, ...]]:
         if len(lengths) > 1:
             raise InvalidRequest(f"{what} has rows of different lengths: {_some(sorted(lengths))}")
         shape.append(lengths.pop())
+        if len(shape) > _MOST_DIMS:
+            raise InvalidRequest(f"{what} is nested too deeply")
         level = [inner for one in level for inner in one]
     if any(isinstance(one, list) for one in level):
         raise InvalidRequest(f"{what} mixes lists and values")
@@ -197,6 +200,8 @@ def _inline(text: str) -> Array:
     """Return what is written on the command line: JSON, and what is none is a string."""
     try:
         return json_array(json.loads(text), "the value")
+    except RecursionError:
+        raise InvalidRequest("the value is nested too deeply") from None
     except ValueError:
         return np.array([text.encode()], object)
 
@@ -252,7 +257,10 @@ def _read_numpy(file: Path, path: str) -> dict[str, InputValue]:
         # Opened here, as np.load leaves the file open if it is no archive.
         with file.open("rb") as opened, np.load(opened) as arrays:
             return {name: InputValue(f"{path}:{name}", arrays[name]) for name in arrays.files}
-    except (ValueError, EOFError, KeyError, AttributeError, BadZipFile) as error:
+    except (OSError, MemoryError):
+        raise
+    # NumPy lets through what its parts raise: zipfile, the decompressors, Python's tokenizer.
+    except Exception as error:
         raise _damaged(path, error) from error
 
 
