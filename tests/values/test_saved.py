@@ -47,6 +47,12 @@ def test_json_says_datatype_and_dims(tmp_path):
     assert document["t"]["data"] == ["a", "ä"]
 
 
+@pytest.mark.parametrize(("shape", "header"), [((0,), "n"), ((0, 2), "n_0,n_1")])
+def test_csv_of_no_rows_has_the_names(tmp_path, shape, header):
+    none = Tensor.from_numpy("n", np.empty(shape, np.float32), DataType.FP32)
+    assert saved(tmp_path, "o.csv", none).read_text() == f"{header}\n"
+
+
 def test_csv_has_a_column_for_each_value_of_a_row(tmp_path):
     wide = Tensor.from_numpy("w", np.array([[1, 2], [3, 4]]), DataType.INT64)
     text = saved(tmp_path, "o.csv", FLOATS, TEXTS, wide).read_text()

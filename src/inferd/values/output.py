@@ -9,6 +9,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -212,7 +213,8 @@ def _csv(tensors: Sequence[Tensor]) -> bytes:
     columns: list[list[object]] = []
     for one in tensors:
         flat = plain_array(one)
-        rows = flat.reshape(flat.shape[0] if flat.ndim else 1, -1)
+        # Counted, as -1 is refused where there are no rows.
+        rows = flat.reshape(flat.shape[0] if flat.ndim else 1, prod(flat.shape[1:]))
         for at in range(rows.shape[1]):
             names.append(one.name if rows.shape[1] == 1 else f"{one.name}_{at}")
             columns.append([_cell(each) for each in rows[:, at].tolist()])
