@@ -44,3 +44,11 @@ def test_the_batch_is_a_dim_before_those_that_are_given():
     assert draw(DataType.FP32, (-1, 3), batch=4, is_batched=True).shape == (4, 3)
     made = draw(DataType.FP32, (-1, -1), [("x", (7,))], batch=2, is_batched=True)
     assert made.shape == (2, 7)
+
+
+@pytest.mark.parametrize("datatype", [DataType.FP32, DataType.FP16, DataType.BOOL, DataType.BYTES])
+@pytest.mark.parametrize("dims", [(10**15, 2), (10**25,), (1,) * 65])
+def test_more_than_there_can_be_is_refused(datatype, dims):
+    declared = [TensorMetadata("x", datatype, (-1,) * len(dims))]
+    with pytest.raises(InvalidRequest, match=r"input 'x' cannot be drawn with dims \["):
+        drawn(declared, np.random.default_rng(0), {"x": dims})

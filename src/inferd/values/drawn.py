@@ -1,6 +1,7 @@
 """Values drawn at random for a model's inputs, the same for the same seed."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 
 import numpy as np
 
@@ -80,13 +81,22 @@ def _dims(
 
 def _drawn(declared: TensorMetadata, random: np.random.Generator, shape: tuple[int, ...]) -> Tensor:
     datatype = declared.datatype
-    if datatype is DataType.BYTES:
-        count = int(np.prod(shape))
-        # Letters alone, since ONNX and PyTorch take UTF-8 only.
-        letters = random.integers(ord("a"), ord("z") + 1, (count, STRING_BYTES), np.uint8)
-        array = objects([row.tobytes() for row in letters]).reshape(shape)
-        return Tensor.from_numpy(declared.name, array, datatype)
-    return Tensor(declared.name, datatype, shape, _numbers(datatype, random, shape))
+    try:
+        if datatype is DataType.BYTES:
+            array = _strings(random, shape)
+            return Tensor.from_numpy(declared.name, array, datatype)
+        return Tensor(declared.name, datatype, shape, _numbers(datatype, random, shape))
+    # NumPy's words for more than there is memory for, and for more than an array can have.
+    except (MemoryError, ValueError, OverflowError) as error:
+        raise InvalidRequest(
+            f"input '{declared.name}' cannot be drawn with dims {dims_text(shape)}: {error}"
+        ) from error
+
+
+def _strings(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    # Letters alone, since ONNX and PyTorch take UTF-8 only.
+    letters = random.integers(ord("a"), ord("z") + 1, (prod(shape), STRING_BYTES), np.uint8)
+    return objects([row.tobytes() for row in letters]).reshape(shape)
 
 
 def _numbers(datatype: DataType, random: np.random.Generator, shape: tuple[int, ...]) -> Array:
