@@ -469,6 +469,21 @@ def test_a_cancelled_request_leaves_the_queue_and_never_runs():
     simulate(serve)
 
 
+def test_what_a_cancelled_request_leaves_at_a_preferred_size_waits_no_longer():
+    async def serve():
+        execution = SimulatedExecution()
+        scheduler = scheduler_of(
+            execution, preferred_batch_size=(2, 8), max_queue_delay_microseconds=300_000
+        )
+        sent = send(scheduler, request_of("a", 3), request_of("b"), request_of("c"))
+        await passes(20)
+        sent[0].task.cancel()
+        assert await ended(sent) == [20, 30, 30]
+        assert execution.started == [(20, ["b", "c"])]
+
+    simulate(serve)
+
+
 def test_a_request_that_is_cancelled_while_it_runs_hurts_no_other():
     async def serve():
         execution = SimulatedExecution()

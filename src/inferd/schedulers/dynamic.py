@@ -215,11 +215,16 @@ class DynamicScheduler(QueueingScheduler):
 
     def _give_up(self, waiting: Waiting) -> None:
         # A queued request never runs; the answer to a running one is dropped.
-        if not self._queue.remove(waiting):
+        was_queued = self._queue.remove(waiting)
+        if not was_queued:
             self._execution.cancel(waiting.request)
         if self._order is not None:
             self._order.remove(waiting)
-        self._settle()
+        if was_queued and self._gathers:
+            # Without it those that are left may be of a preferred size, which starts at once.
+            self._advance()
+        else:
+            self._settle()
 
     def _refuse_waiting(self) -> None:
         for waiting in self._queue.take(self._queue.count):
