@@ -90,6 +90,13 @@ def test_messages_of_another_pool_are_filled_alike():
     assert read_message(message) == config
 
 
+def test_maps_are_read_in_one_order_in_every_process(empty_message):
+    message = empty_message()
+    parameters = {chr(code): "x" for code in range(ord("z"), ord("a") - 1, -1)}
+    write_message(ModelConfig("m", parameters=parameters), message)
+    assert list(read_message(message).parameters) == sorted(parameters)
+
+
 def test_an_enum_number_without_a_name_is_refused(empty_message):
     message = empty_message()
     message.instance_group.add(kind=9)

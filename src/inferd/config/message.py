@@ -94,8 +94,11 @@ def _read(message: Any, cls: Any) -> Any:
 def _read_field(owner: Any, field: FieldDescriptor, cls: Any) -> Any:
     value = getattr(owner, field.name)
     if is_map(field):
+        # Protobuf gives the entries in an order that differs from one process to the next, and what
+        # is made of a configuration, such as the keys of a shared cache, has to be the same in all.
         return {
-            key: _read_at((field.name, key), value_field(field), value[key], cls) for key in value
+            key: _read_at((field.name, key), value_field(field), value[key], cls)
+            for key in sorted(value)
         }
     if field.is_repeated:
         return tuple(

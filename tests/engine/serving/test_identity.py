@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -86,6 +89,30 @@ def test_the_same_configuration_and_files_are_the_same_model():
         version_policy=VersionPolicy(latest=2),
     )
     assert shared_identity(many, 1, b"f") == shared_identity(CONFIG, 1, b"f")
+
+
+IN_A_PROCESS = """
+from inferd.config.pbtxt import parse_pbtxt
+from inferd.engine.serving.identity import shared_identity
+
+text = 'name: "m" backend: "b" max_batch_size: 8 response_cache { enable: true }'
+text += "".join('parameters { key: "%s" value { string_value: "x" } }' % key for key in "abcdef")
+print(shared_identity(parse_pbtxt(text, "m"), 1, b"f").hex())
+"""
+
+
+def test_the_same_model_is_the_same_in_every_process():
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", IN_A_PROCESS],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(told) == 1
+    assert len(told.pop()) == 65
 
 
 def test_another_name_version_file_or_setting_is_another_model():

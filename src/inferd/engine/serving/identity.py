@@ -84,9 +84,11 @@ def random_identity() -> bytes:
 def shared_identity(config: ModelConfig, version: int, files: bytes) -> bytes:
     """Return the identity that all versions with this configuration and these `files` share.
 
-    The number of instances and the version policy do not matter.
+    The number of instances, the version policy, and which fields were written do not matter.
     """
-    shared = replace(config, instance_group=(), version_policy=None)
+    nothing: frozenset[str] = frozenset()
+    # A set has another order, and so another text, in each process.
+    shared = replace(config, instance_group=(), version_policy=None, given=nothing, written=nothing)
     # Another version of inferd may compute in another way.
     words = (inferd.__version__, config.name, version, repr(shared), files)
     return hashlib.sha256(repr(words).encode(errors="surrogatepass")).digest()
