@@ -88,6 +88,29 @@ async def test_a_model_to_begin_with_that_is_not_there_makes_the_server_not_read
 
 
 @run
+async def test_until_the_repositories_are_read_a_client_is_told_to_wait(repository):
+    async with engine_on(mode="none") as engine:
+        loading = asyncio.create_task(engine.load_all([repository(m=identity())]))
+        await asyncio.sleep(0)  # its thread has begun, and nobody has heard of its end
+        with pytest.raises(Unavailable, match=r"'m' is not found on .*: it is still finding out"):
+            engine.catalog.find("m", "")
+        assert not engine.catalog.is_ready("m", "")
+        await loading
+        assert engine.catalog.is_ready("m", "")
+        with pytest.raises(ModelNotFound):
+            engine.catalog.find("n", "")
+
+
+@run
+async def test_a_repository_that_cannot_be_read_makes_no_client_wait(tmp_path):
+    async with engine_on(mode="none") as engine:
+        with pytest.raises(InferdError):
+            await engine.load_all([tmp_path / "missing"])
+        with pytest.raises(ModelNotFound):
+            engine.catalog.find("m", "")
+
+
+@run
 async def test_a_server_that_ends_loads_nothing_more(repository):
     async with engine_on(repository(m=identity())) as engine:
         engine.drain()

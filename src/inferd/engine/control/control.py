@@ -54,7 +54,11 @@ class RepositoryControl:
         Models `given` by the program are loaded in every mode. Raises InvalidConfig for a path that
         holds no models, NotLoadable for a cloud that does not answer.
         """
-        models = await in_daemon_thread(lambda: self._sources.open(paths, given))
+        self._catalog.is_reading = True
+        try:
+            models = await in_daemon_thread(lambda: self._sources.open(paths, given))
+        finally:
+            self._catalog.is_reading = False
         for model in models:
             self._queue.versions(model.name).announce(model.versions, model.config)
             self._dependents.ask(model.name)

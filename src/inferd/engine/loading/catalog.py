@@ -79,11 +79,13 @@ class KnownModel:
 class Catalog:
     """The known models by name. `models` is public for lookups in the path of requests.
 
-    `on_add` are told of each version that serves from now on.
+    `on_add` are told of each version that serves from now on. While it `is_reading`, nobody can
+    tell yet which models there are.
     """
 
     def __init__(self) -> None:
         self.models: dict[str, KnownModel] = {}
+        self.is_reading = False
         self.on_add: list[Callable[[Served], None]] = []
 
     def add(self, *served: Served) -> None:
@@ -202,6 +204,8 @@ class Catalog:
 
     def is_ready(self, name: str, version: str) -> bool:
         """Tell whether the model, or that version of it, is ready. Raises ModelNotFound."""
+        if self.is_reading and name not in self.models:
+            return False
         model = self._known(name)
         if not version:
             return model.default is not None and not model.default.unavailable_reason
@@ -245,6 +249,10 @@ class Catalog:
 
     def _known(self, name: str) -> KnownModel:
         model = self.models.get(name)
+        if model is None and self.is_reading:
+            # As above: a client that is told to wait comes back.
+            why = "it is still finding out which models there are"
+            raise Unavailable(f"{UNKNOWN}'{name}' is not found on this server: {why}")
         if model is None:
             raise ModelNotFound(f"{UNKNOWN}'{name}' is not found on this server")
         return model
