@@ -106,6 +106,16 @@ def test_wanted_outputs_a_version_and_classes(client):
     assert (first.score, first.number, second.number, second.label) == (6.0, 3, 2, "bird")
 
 
+def test_a_model_is_not_asked_about_for_no_classes(kind):
+    output = b'{"name":"y","datatype":"FP32","shape":[1],"data":[1.5]}'
+    with (
+        ScriptedServer(answer(200, b'{"model_name":"m","outputs":[%b]}' % output)) as server,
+        kind(server.url, binary=False) as client,
+    ):
+        assert client.infer("m", {"x": X}, classification=0)["y"].tolist() == [1.5]
+        assert len(server.calls) == 1
+
+
 def test_sequences_and_parameters(client):
     inputs = {"INPUT": np.array([[5]], np.int32)}
     number = 2**63 + 1

@@ -142,7 +142,7 @@ class AsyncClient:
     ) -> InferRequest:
         known = None
         # A classification is asked for by output, so all outputs must be known by name.
-        if needs_metadata(inputs) or ("classification" in options and "outputs" not in options):
+        if needs_metadata(inputs) or (options.get("classification") and "outputs" not in options):
             key = model, options.get("version", "")
             known = self._known.get(key)
             if known is None:
