@@ -152,7 +152,11 @@ VALUES = [
     ),
     (SEQUENCE, "zero_data: true", "zero_data: false", ("sequence_batching", "state", 0), "needs"),
     (SEQUENCE, '"START"', '"BEGIN"', ("sequence_batching",), "file needs input 'START'"),
-    (SEQUENCE, 'input_name: "in"', 'input_name: "z"', ("sequence_batching",), "file needs input"),
+    (
+        *(SEQUENCE, 'input_name: "in"', 'input_name: "z"', ("sequence_batching",)),
+        "file needs input 'in', the configuration has only "
+        "'CORRID', 'END', 'READY', 'START', 'in2', 'x', 'z'",
+    ),
     (SEQUENCE, "int32_false_true", "fp32_false_true", ("sequence_batching",), "the file has INT32"),
     (OLDEST, "sequences: 16", "sequences: -1", ("sequence_batching", "oldest"), "not 0 or more"),
     (OLDEST, "[ 2, 4 ]", "[ 2, 5 ]", ("sequence_batching", "oldest"), "5 is not between"),

@@ -184,7 +184,7 @@ def signature_complaints(config: ModelConfig, signature: Signature) -> Iterator[
     if missing and all(tensor.name in takes for tensor in config.input):
         text = (
             f": the file needs input {_quoted(missing)}, the configuration has only "
-            f"{_quoted(given)}"
+            f"{_quoted(sorted(given))}"
         )
         yield Complaint(text, _place_of_missing(config, takes))
     # Outputs that the configuration leaves out are not served; Triton allows that.
