@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -170,3 +171,18 @@ def test_findings_are_results_of_a_run(tmp_path, monkeypatch):
     assert second["level"] == "note"
     place = second["locations"][0]["physicalLocation"]
     assert place == {"artifactLocation": {"uri": "file:///elsewhere"}}
+
+
+def test_a_name_that_is_no_utf8_is_escaped(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = [Finding("error", "layout", "it is not UTF-8", Path(os.fsdecode(b"m\xff")))]
+    written = []
+    for write in (write_text, write_json, write_github, write_sarif):
+        out = io.StringIO()
+        write(found, 1, out)
+        written.append(out.getvalue().encode().decode())
+    text, document, annotations, log = written
+    assert text.startswith("m\\xff: error") and annotations.startswith("::error file=m\\xff,")
+    assert json.loads(document)["findings"][0]["file"] == "m\\xff"
+    [result] = json.loads(log)["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "m%FF"

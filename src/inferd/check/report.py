@@ -31,7 +31,12 @@ _MOST_NAMES = 5
 
 
 def shown_path(path: Path) -> str:
-    """Return a path as people would type it here."""
+    """Return a path as people would type it here, escaped where it is no UTF-8."""
+    # No document and not every terminal takes the bytes of a name that is in no encoding.
+    return _near(path).encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
+def _near(path: Path) -> str:
     near = os.path.relpath(path)
     # A path outside of the working directory is clearer when it is whole.
     return str(path) if near.startswith("..") else near
@@ -207,6 +212,7 @@ def _result(finding: Finding) -> dict[str, object]:
 
 
 def _uri(path: Path) -> str:
-    shown = Path(shown_path(path))
-    # A relative URI is one within the repository, which code scanning can show.
-    return shown.as_uri() if shown.is_absolute() else quote(shown.as_posix())
+    near = Path(_near(path))
+    # A relative URI is one within the repository, which code scanning can show. As bytes: a URI has
+    # a way to write those that are no UTF-8.
+    return near.as_uri() if near.is_absolute() else quote(os.fsencode(near.as_posix()))
