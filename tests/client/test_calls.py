@@ -140,6 +140,10 @@ def test_errors_have_the_servers_text_and_a_code(client):
     assert found.value.headers
     with pytest.raises(InvalidArgument, match="Please provide all required input"):
         client.infer("m", {"INPUT0": X})
+    for value in ([1], b"x", {"a": 1}):
+        # Over REST it is the server that refuses what JSON can say.
+        with pytest.raises((InvalidRequest, InvalidArgument), match=r"sent|JSON|invalid type"):
+            client.infer("m", {"INPUT0": X, "INPUT1": X}, parameters={"p": value})
     with pytest.raises(InvalidRequest, match="no counterpart"):
         client.infer("m", {"INPUT0": np.array([1j]), "INPUT1": X})
     with pytest.raises(TypeError, match="wrong_name"):

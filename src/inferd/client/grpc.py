@@ -12,6 +12,7 @@ from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import Code, InvalidRequest
+from inferd.memory.buffer import Buffer
 from inferd.observe.statistics import ModelStatistics
 from inferd.wire.json.document import JsonObject
 from inferd.wire.proto import encode, parse_answer
@@ -140,14 +141,14 @@ class GrpcCalls:
         return ClientCall(
             _SERVICE + "ModelInfer",
             lambda answer: decode_infer_response(answer.body, places),
-            encode_infer_request(request),
+            _encoded(request),
             is_safe=False,
         )
 
     def stream(self, request: InferRequest, *, binary: bool) -> ClientCall[InferResponse]:
         """An inference with any number of answers, each of which is a message."""
         path = _SERVICE + "ModelStreamInfer"
-        return ClientCall(path, _no_answer, encode_infer_request(request), is_safe=False)
+        return ClientCall(path, _no_answer, _encoded(request), is_safe=False)
 
     def open_stream(self) -> ClientCall[InferResponse]:
         """A stream of any number of requests, which follow."""
@@ -185,6 +186,14 @@ class GrpcCalls:
         # UNAVAILABLE is said before a call is executed, so it is safe to send it again.
         error.is_untaken = code is Code.UNAVAILABLE
         return error
+
+
+def _encoded(request: InferRequest) -> list[Buffer]:
+    try:
+        return encode_infer_request(request)
+    # protobuf's, for a parameter that is no text, no number and no boolean.
+    except TypeError as error:
+        raise InvalidRequest(f"a parameter cannot be sent: {error}") from error
 
 
 def _call(
