@@ -104,6 +104,7 @@ def test_sequences_are_sent_in_order_to_their_end(command, protocol):
         (["rows", "-c", "1", "-r", "1"], "give one"),
         (["rows", "--poisson"], "give --rate"),
         (["rows", "--sequence-length", "2", "-r", "1"], "give --concurrency"),
+        (["rows", "--sequence-length", "-1", "-c", "1"], "-1 is not at least 1"),
         (["rows", "--seconds", "0"], "0 is not more than 0"),
         (["ints"], "--shape x:8"),
         (["ints", "--shape", "x:4", "--batch", "2"], "takes no batches"),

@@ -93,7 +93,7 @@ def parser() -> CommandParser:
         "inputs and outputs lie in memory of this machine, in place of the socket",
     )
     made.switch("--stream", "requests whose answers come as a stream")
-    made.option("--sequence-length", "N", "sequences of N requests", 0, int)
+    made.option("--sequence-length", "N", "sequences of N requests", 0, count_of)
     made.section("the result")
     made.switch("--json", "JSON on standard output, no table")
     made.option("--output -o", "FILE", "write the JSON there", "")
