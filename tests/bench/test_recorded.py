@@ -82,7 +82,12 @@ def test_a_payload_log_gives_the_whole_requests_of_the_model(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("", "has no requests"), ("{}\n{", "line 1: no input"), ("[", "line 1: no JSON")],
+    [
+        ("", "has no requests"),
+        ("{}\n{", "line 1: no input"),
+        ("[", "line 1: no JSON"),
+        ("[" * 100_000, "line 1: no JSON"),
+    ],
 )
 def test_a_line_that_is_none_is_named(tmp_path, text, said):
     (tmp_path / "r.jsonl").write_text(text)

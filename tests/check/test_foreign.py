@@ -135,6 +135,11 @@ def test_settings_that_are_wrong_are_told(repository):
     assert "asks for 'mine.Model'" in one.text
 
 
+def test_settings_that_nothing_reads_may_be_nested_too_deeply(repository):
+    files = {"a/model-settings.json": "[" * 100_000, "a/1/model.onnx": onnx_model()}
+    assert {one.level for one in check(repository(files))} == {"note"}
+
+
 def test_a_model_of_mlflow_is_told(repository):
     text = "flavors:\n  onnx:\n    data: model.onnx\n"
     [one] = check(repository({"a/MLmodel": text, "a/model.onnx": onnx_model()}))

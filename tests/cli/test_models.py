@@ -66,9 +66,10 @@ def test_a_model_is_loaded_with_another_configuration(command, tmp_path):
     assert "[2]" in command("models", "ints").out
     assert command("load", "ints").code == 0
     assert "[-1]" in command("models", "ints").out
-    (tmp_path / "c.json").write_text("{")
-    said = command("load", "ints", "--config", str(tmp_path / "c.json"))
-    assert said.code == 2 and "cannot be read as JSON" in said.err
+    for text in ("{", "[" * 100_000):
+        (tmp_path / "c.json").write_text(text)
+        said = command("load", "ints", "--config", str(tmp_path / "c.json"))
+        assert said.code == 2 and "cannot be read as JSON" in said.err
     (tmp_path / "c.json").write_text("{}")
     said = command("load", "ints", "rows", "--config", str(tmp_path / "c.json"))
     assert said.code == 2 and "of one model" in said.err

@@ -84,6 +84,7 @@ def test_other_events_do_not_matter(log):
             "the data of the event cannot be read",
         ),
         (b"\xff\xfe", "this is no line of JSON"),
+        (b"[" * 100_000, "this is no line of JSON"),
     ],
 )
 def test_a_line_that_is_no_event_is_told_and_the_others_are_read(log, line, fault):

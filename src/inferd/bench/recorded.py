@@ -62,7 +62,7 @@ def _is_payload_log(file: Path) -> bool:
         first = lines.readline()
     try:
         event = json.loads(first)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     # Required in each CloudEvent.
     return isinstance(event, dict) and "specversion" in event
@@ -94,7 +94,7 @@ def _request(
 ) -> tuple[float, list[Tensor]]:
     try:
         document = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"{where}: no JSON: {error}") from None
     seconds = 0.0
     if isinstance(document, dict) and isinstance(document.get("request"), dict):

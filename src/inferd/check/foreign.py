@@ -253,6 +253,6 @@ def _settings(folder: Path) -> Mapping[str, object]:
     """Return MLServer's settings, which the server has just read."""
     try:
         document = msgspec.json.decode((folder / SETTINGS_FILE).read_bytes())
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}

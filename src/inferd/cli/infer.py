@@ -224,7 +224,7 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
         try:
             parameters[name] = json.loads(text)
         # What is no JSON is a text, so that quotes need not be quoted for the shell.
-        except ValueError:
+        except (ValueError, RecursionError):
             parameters[name] = text
     return options
 

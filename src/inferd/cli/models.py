@@ -153,7 +153,7 @@ def _config(file: str) -> str:
         text = Path(file).read_text()
         # Read here, so that a slip is told with the file's name and not by the server.
         json.loads(text)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         msg = f"--config {file} cannot be read as JSON: {getattr(error, 'strerror', None) or error}"
         raise InvalidConfig(msg) from error
     return text

@@ -124,7 +124,7 @@ def _event(line: bytes, place: _Place) -> dict[str, str]:
     """Return the event in `line`. Raises LineError."""
     try:
         event = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LineError(f"{place}: this is no line of JSON, {error}") from None
     if not isinstance(event, dict) or not isinstance(event.get("type"), str):
         raise LineError(f"{place}: this is no event of a payload log, it has no type")

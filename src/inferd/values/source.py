@@ -203,7 +203,8 @@ def _inline(text: str) -> Array:
     except RecursionError:
         raise InvalidRequest("the value is nested too deeply") from None
     except ValueError:
-        return np.array([text.encode()], object)
+        # What was typed, also if it is no UTF-8.
+        return np.array([text.encode(errors="surrogateescape")], object)
 
 
 def read_file(path: str, stdin: Callable[[], bytes]) -> dict[str, InputValue]:

@@ -35,6 +35,7 @@ def test_an_answer_ends_where_its_head_says_however_it_comes(opened, receive, an
         (b"400 Bad Request", b'{"error":"no such input"}', "400: no such input"),
         (b"503 Unavailable", b"busy", "503: busy"),
         (b"404 Not Found", b"[1]", "404: [1]"),
+        (b"404 Not Found", b"[" * 50_000, f"404: {'[' * 295}"),
         (b"500 Oops", b"", "500: "),
     ],
 )

@@ -148,7 +148,7 @@ def _error_text(body: bytes) -> str:
     """Return the text of a V2 error object, or what else a body says."""
     try:
         document = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return body[:1000].decode(errors="replace").strip()
     if isinstance(document, dict) and isinstance(document.get("error"), str):
         return str(document["error"])
