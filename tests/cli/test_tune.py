@@ -1,12 +1,15 @@
 """inferd tune: what it prints and writes, and what it refuses."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
 from inferd.cli import tune
+from inferd.tune import session
 
 CONFIG = """
 backend: "identity"
@@ -53,6 +56,25 @@ def test_a_goal_that_is_not_held_is_said_and_ends_with_1(model, capsys):
     assert "1 of 3 candidates measured" in said
     assert "none holds the goal p99=1us; this is the nearest" in said
     assert "best" in said
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_ctrl_c_ends_the_search_and_what_was_measured_counts(model, capsys, monkeypatch, number):
+    measure, calls = session.measured, []
+
+    def interrupted(*given):
+        calls.append(given)
+        if len(calls) == number:
+            os.kill(os.getpid(), signal.SIGINT)
+        return measure(*given)
+
+    monkeypatch.setattr(session, "measured", interrupted)
+    # As the command begins: until something is worth keeping, Ctrl-C ends it at once.
+    signal.signal(signal.SIGINT, lambda *_: pytest.fail("the whole command is ended"))
+    assert tune.run([str(model), "--cores=2", "--seconds=0.2"]) == 130
+    said = capsys.readouterr()
+    assert ("1 of 3 candidates measured" in said.out) is (number == 2)
+    assert ("interrupted before anything was measured" in said.err) is (number == 1)
 
 
 @pytest.mark.parametrize(

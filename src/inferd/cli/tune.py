@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -80,28 +81,27 @@ def parser() -> CommandParser:
 
 
 def _run(given: argparse.Namespace) -> int:
-    from inferd.repository.repositories import check_not_fetched
     from inferd.tune.goal import read_goal
     from inferd.tune.measuring import TuneLoad
     from inferd.tune.session import Session, TuneTask
     from inferd.values.output import write_whole
 
     goal = read_goal(given.goal)
-    if given.write:
-        check_not_fetched(given.model)
-    # Before the search, which takes minutes.
-    for place in (given.html and Path(given.html).parent, given.write and Path(given.model)):
-        if place and not (place.is_dir() and os.access(place, os.W_OK)):
-            raise InvalidConfig(f"nothing can be written to {place.absolute()}")
+    _check_places(given)  # before the search, which takes minutes
     repository, model, is_alone = _model_at(given.model)
     load = TuneLoad(given.concurrency, given.seconds, processes=given.processes, grpc=given.grpc)
     cores = given.cores or os.cpu_count() or 1
     limits = (given.trials, given.budget)
     wanted = TuneTask(repository, model, goal, load, cores, given.provider, *limits, is_alone)
+    # From here on Ctrl-C raises KeyboardInterrupt; until now it ended the process: see main.py.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with ProgressLine() as line:
         session = Session(wanted, _inputs(model, given), line.show)
         interrupted = session.run()
     best = session.best
+    if interrupted and best is None:
+        sys.stderr.write("inferd tune: interrupted before anything was measured\n")
+        return 130
     if given.json:
         sys.stdout.write(_json(session))
     else:
@@ -110,13 +110,24 @@ def _run(given: argparse.Namespace) -> int:
         write_whole(Path(given.html), session.page().encode())
         sys.stderr.write(f"written: {given.html}\n")
     if best is None:
-        return 130 if interrupted else 1
+        return 1
     if given.write:
         session.write()
         sys.stderr.write(f"written: {wanted.place / 'config.pbtxt'}\n")
     if interrupted:
         return 130
     return 0 if goal.worst(best.cost) <= 1 else 1
+
+
+def _check_places(given: argparse.Namespace) -> None:
+    """Raise InvalidConfig if what is found could not be written."""
+    from inferd.repository.repositories import check_not_fetched
+
+    if given.write:
+        check_not_fetched(given.model)
+    for place in (given.html and Path(given.html).parent, given.write and Path(given.model)):
+        if place and not (place.is_dir() and os.access(place, os.W_OK)):
+            raise InvalidConfig(f"nothing can be written to {place.absolute()}")
 
 
 def _model_at(text: str) -> tuple[Path, str, bool]:
