@@ -1,5 +1,7 @@
 """inferd deploy and inferd places, without a cluster; tests/ray has one."""
 
+import os
+import signal
 import socket
 import sys
 import threading
@@ -118,3 +120,30 @@ def test_why_a_cluster_cannot_be_entered_is_said(scheme, capsys):
         server.stop(None)
     said = f"no Ray cluster can be entered at {address}: there is something wrong: with the cluster"
     assert capsys.readouterr().err == f"inferd places: {said}\n"
+
+
+@pytest.mark.parametrize("words", [["places", "--watch"], ["deploy", "--status", "--watch"]])
+def test_ctrl_c_takes_what_is_shown_down(monkeypatch, words):
+    closed = []
+
+    class Interrupted:
+        def __init__(self, *_):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            closed.append(self)
+
+        def status(self):
+            os.kill(os.getpid(), signal.SIGINT)
+
+        def places(self, *_):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr("inferd.ray.connection.RayPlacement", Interrupted)
+    # As the command begins: until something is shown, Ctrl-C ends it at once.
+    signal.signal(signal.SIGINT, lambda *_: pytest.fail("the whole command is ended"))
+    assert main([*words, "--ray=127.0.0.1:1"]) == 130
+    assert len(closed) == 1

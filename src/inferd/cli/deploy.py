@@ -1,6 +1,7 @@
 """inferd deploy: runs replicas of `inferd serve` on a Ray cluster, and shows how they are."""
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,7 +57,12 @@ def run(arguments: Sequence[str]) -> int:
         except InvalidConfig as error:
             sys.stderr.write(f"inferd deploy: {error.message}\n")
             return 2
-    return _done(given, spec)
+    # Or the process would end with a live table on the terminal, whose cursor stays hidden.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return _done(given, spec)
+    except KeyboardInterrupt:
+        return 130
 
 
 def _parser() -> CommandParser:

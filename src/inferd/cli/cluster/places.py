@@ -1,6 +1,7 @@
 """inferd places: shows where the replicas of a deployment on Ray serve."""
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -20,7 +21,14 @@ def run(arguments: Sequence[str]) -> int:
     parser = CommandParser("inferd places", _DESCRIPTION, says_usage=True)
     add_ray_arguments(parser)
     given = parser.read(arguments)
-    return given if isinstance(given, int) else _show(given)
+    if isinstance(given, int):
+        return given
+    # Or the process would end with a live table on the terminal, whose cursor stays hidden.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return _show(given)
+    except KeyboardInterrupt:
+        return 130
 
 
 def _show(given: argparse.Namespace) -> int:
