@@ -38,6 +38,13 @@ def test_an_artefact_of_files_is_fetched(hub, fetch, tree, place):
     assert tree(fetch(place)) == found
 
 
+def test_of_two_files_with_one_path_the_later_is_fetched(hub, fetch, tree, place):
+    titles = [(b"one", "x"), (b"two", "x"), (b"one", "y"), (b"same", "z"), (b"same", "z")]
+    files = [(content, {TITLE: title}, "text/plain") for content, title in titles]
+    hub.put_image("team/resnet", "latest", files, config=OTHER)
+    assert tree(fetch(place)) == {"x": b"two", "y": b"one", "z": b"same"}
+
+
 @pytest.mark.parametrize(
     ("notes", "media"),
     [

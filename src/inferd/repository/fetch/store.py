@@ -197,8 +197,10 @@ def _put_together(snapshot: Snapshot, files: Path, folder: Path, settings: Fetch
         if file.form is FileForm.FILE:
             target = folder / file.path
             target.parent.mkdir(parents=True, exist_ok=True)
-            # Two entries with one path: the later wins, and os.link never replaces.
-            shutil.copyfile(found, target) if target.exists() else _link(found, target)
+            # Two entries with one path: the later wins. What is written over the first would change
+            # what was downloaded, and with it other files of the same digest.
+            target.unlink(missing_ok=True)
+            _link(found, target)
         else:
             name = file.path or file.digest or "a file"
             unpacking.unpack(found, name, is_layer=file.form is FileForm.LAYER)
