@@ -11,11 +11,13 @@ from inferd.client import (
     AsyncClient,
     Client,
     ClientError,
+    ConnectionLost,
     DeadlineExceeded,
     Denied,
     InvalidTarget,
     ServerError,
 )
+from inferd.client.incoming import PREFIX
 from inferd.http.h2 import frames
 from inferd.http.h2.frames import encode_frame
 from inferd.http.h2.hpack import encode_fields
@@ -147,3 +149,43 @@ def test_a_stream_that_the_server_has_ended_says_so_to_who_goes_on(kind):
             with pytest.raises(Denied):
                 opened.receive()
         assert len(server.calls) == 1
+
+
+def test_a_stream_does_not_go_on_in_the_middle_of_an_answer(kind):
+    message = encode_frame(frames.DATA, 0, 1, PREFIX.pack(0, 900) + bytes(900))
+    start = encode_frame(frames.SETTINGS, 0, 0) + message[:200]
+    with ScriptedServer(start, message[200:], greets=True) as server:
+        url = server.url.replace("http", "grpc")
+        with kind(url, timeout_s=0.2) as client, stream_of(client) as opened:
+            opened.send("m", {"x": X})
+            with pytest.raises(DeadlineExceeded):
+                opened.receive()
+            # The rest would be read as frames of its own.
+            for step in (opened.receive, opened.end, lambda: opened.send("m", {"x": X})):
+                with pytest.raises(ConnectionLost, match="given up in the middle"):
+                    step()
+
+
+def test_a_stream_does_not_go_on_in_the_middle_of_a_request(kind):
+    # No window for more than the first 64 KiB of it.
+    with ScriptedServer(ScriptedServer.HANG, greets=True) as server:
+        url = server.url.replace("http", "grpc")
+        with kind(url, timeout_s=0.2) as client, stream_of(client) as opened:
+            with pytest.raises(DeadlineExceeded):
+                opened.send("m", {"x": np.zeros(100_000, np.float32)})
+            with pytest.raises(ConnectionLost, match="given up in the middle"):
+                opened.send("m", {"x": X})
+
+
+def test_a_stream_goes_on_after_an_answer_that_was_late(kind):
+    status = encode_fields([(b":status", b"200"), (b"grpc-status", b"7")])
+    data = encode_frame(frames.SETTINGS, 0, 0) + encode_frame(frames.HEADERS, 5, 1, status)
+    with ScriptedServer(ScriptedServer.HANG, data, greets=True) as server:
+        url = server.url.replace("http", "grpc")
+        with kind(url, timeout_s=0.2) as client, stream_of(client) as opened:
+            opened.send("m", {"x": X})
+            with pytest.raises(DeadlineExceeded):
+                opened.receive()
+            opened.send("m", {"x": X})
+            with pytest.raises(Denied):
+                opened.receive()

@@ -63,6 +63,9 @@ class GrpcConnection:
         self._used = self._stream_used = 0
         # The current stream; those of clients are odd (RFC 9113, section 5.1.1).
         self._id = -1
+        # Whether a frame was given up in the middle, by a time limit or a cancellation: whatever
+        # is read or sent next is a part of it.
+        self._is_torn = False
         self._head: dict[str, str] | None = None
         self._trailers: dict[str, str] | None = None
         self._is_ended = True
@@ -128,7 +131,7 @@ class GrpcConnection:
     @property
     def is_done(self) -> bool:
         """Whether the call has ended, and all of it was read."""
-        return self._is_ended and not self._messages
+        return self._is_ended and not self._messages and not self._is_torn
 
     def outcome(self) -> ServerAnswer:
         """Return the status of a call whose messages were read, as an answer without any."""
@@ -191,6 +194,15 @@ class GrpcConnection:
             await self._send([start, *buffers], total)
             return
         pieces = BodyPieces([memoryview(prefix), *(memoryview(one) for one in buffers)])
+        try:
+            await self._send_pieces(pieces, total, flags)
+        except BaseException:
+            # The next message would be taken for the rest of this one.
+            self._is_torn = True
+            raise
+
+    async def _send_pieces(self, pieces: BodyPieces, total: int, flags: int) -> None:
+        windows = self._windows
         while total and not self._is_ended:
             room = windows.room()
             # Below 0 is possible: SETTINGS may shrink a window that is used already (RFC 9113,
@@ -224,6 +236,7 @@ class GrpcConnection:
 
     async def _send(self, buffers: list[Any], size: int) -> None:
         # As over REST: one copy of so little, instead of a longer list of buffers.
+        self._check_whole()
         if size <= SMALL_BYTES:
             buffers = [b"".join(buffers)]
         try:
@@ -231,6 +244,15 @@ class GrpcConnection:
         except (BrokenPipeError, ConnectionResetError):
             # The server has closed it; what it said before is worth more than that.
             self.is_reusable = False
+        except BaseException:
+            self._is_torn = True
+            # What is left must not follow later: its arrays are their owner's again.
+            self.stream.close()
+            raise
+
+    def _check_whole(self) -> None:
+        if self._is_torn:
+            raise ConnectionLost("the stream was given up in the middle of a message")
 
     def _take_control(self) -> bytes:
         control, self._control = self._control, b""
@@ -238,6 +260,7 @@ class GrpcConnection:
 
     async def _read_frame(self) -> None:
         """Read one frame, and do what it asks for. Raises as `ask`."""
+        self._check_whole()
         reader = self._reader
         if reader.end - reader.start < frames.HEADER_BYTES:
             # Before waiting, not after each frame: what one read brought is acknowledged by one
@@ -250,8 +273,11 @@ class GrpcConnection:
         if not self._is_greeted:
             self._check_greeting(kind, length)
         reader.start += frames.HEADER_BYTES
+        # Until all of the frame was read.
+        self._is_torn = True
         if kind == frames.DATA:
             await self._read_data(length, flags, stream_id & frames.STREAM_MASK)
+            self._is_torn = False
             return
         # Only DATA was allowed to be larger than the least that all must accept (RFC 9113, section
         # 4.2).
@@ -263,7 +289,9 @@ class GrpcConnection:
         try:
             if kind == frames.HEADERS:
                 await self._read_headers(payload, flags, stream_id & frames.STREAM_MASK)
+                self._is_torn = False
             else:
+                self._is_torn = False
                 self._obey(kind, flags, stream_id & frames.STREAM_MASK, payload)
         except (ConnectionFault, struct.error) as error:
             raise BadAnswer(f"{self._target} breaks a rule of HTTP/2: {error}") from error
