@@ -1,12 +1,15 @@
-"""Slots of asyncio: waiting in order, giving up, and giving back."""
+"""Slots of asyncio: waiting in order, giving up, and giving back; arrays that are sent."""
 
 import asyncio
+import contextlib
+import importlib
+import socket
 import time
 
 import pytest
 
 from inferd.client import DeadlineExceeded
-from inferd.client.aio.io import AsyncCallSlots
+from inferd.client.aio.io import AsyncByteStream, AsyncCallSlots
 
 
 async def later(slots, names, name, deadline):
@@ -60,3 +63,34 @@ async def _test_the_deadline_ends_the_wait():
         await slots.take(time.monotonic() - 1)
     slots.give_back()
     await slots.take(0)
+
+
+@pytest.mark.parametrize("module", ["asyncio", "uvloop"])
+def test_an_array_is_its_owner_s_again_when_it_was_sent(module):
+    if module == "uvloop":
+        pytest.importorskip("uvloop")
+    loop = importlib.import_module(module).new_event_loop()
+    with contextlib.closing(loop):
+        loop.run_until_complete(_test_an_array_is_its_owner_s_again_when_it_was_sent())
+
+
+async def _test_an_array_is_its_owner_s_again_when_it_was_sent():
+    loop = asyncio.get_running_loop()
+    left, right = socket.socketpair()
+    # Less than a transport keeps before it wants to be waited for, more than the system takes.
+    left.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    array = bytearray(b"x" * 60_000)
+    transport, stream = await loop.create_unix_connection(AsyncByteStream, sock=left)
+    stream.deadline = time.monotonic() + 60
+    sending = asyncio.create_task(stream.send([b"head", memoryview(array)]))
+    await asyncio.sleep(0.01)
+    reading = loop.run_in_executor(None, _read_all, right)
+    await sending
+    array[:] = bytes(len(array))
+    transport.close()
+    assert await reading == b"head" + b"x" * len(array)
+
+
+def _read_all(sock):
+    with sock, sock.makefile("rb") as file:
+        return file.read()

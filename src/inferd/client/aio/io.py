@@ -39,6 +39,10 @@ class AsyncByteStream(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.BaseProtocol."""
         self._transport = transport
+        # Transports keep what they cannot send at once without copying it, and arrays are their
+        # owner's again when `send` is done. TLS has copied them by then.
+        if transport.get_extra_info("sslcontext") is None:
+            self._transport.set_write_buffer_limits(0)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """See asyncio.BufferedProtocol."""
@@ -94,8 +98,7 @@ class AsyncByteStream(asyncio.BufferedProtocol):
             if self._is_ended:
                 raise self._error or ConnectionResetError("the server closed the connection")
             self._transport.write(one)
-            # The next buffer waits until most of this one is sent: the transport holds one at a
-            # time.
+            # The next buffer waits until this one is sent: the transport holds one at a time.
             while self._is_full and not self._is_ended:
                 self._writing = self._loop.create_future()
                 await self._until(self._writing)
