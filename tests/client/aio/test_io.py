@@ -1,10 +1,11 @@
-"""Slots of asyncio: waiting in order, giving up, and giving back; arrays that are sent."""
+"""Slots of asyncio: waiting in order, giving up, and giving back; what a connection keeps."""
 
 import asyncio
 import contextlib
 import importlib
 import socket
 import time
+from unittest.mock import Mock
 
 import pytest
 
@@ -94,3 +95,25 @@ async def _test_an_array_is_its_owner_s_again_when_it_was_sent():
 def _read_all(sock):
     with sock, sock.makefile("rb") as file:
         return file.read()
+
+
+def test_what_arrives_as_a_wait_is_given_up_is_kept():
+    asyncio.run(_test_what_arrives_as_a_wait_is_given_up_is_kept())
+
+
+async def _test_what_arrives_as_a_wait_is_given_up_is_kept():
+    stream = AsyncByteStream()
+    stream.connection_made(Mock())
+    stream.deadline = time.monotonic() + 60
+    waiting = asyncio.create_task(stream.recv_into(memoryview(bytearray(100))))
+    await asyncio.sleep(0)
+    for data in (b"abc", b"de"):
+        stream.get_buffer(-1)[: len(data)] = data
+        stream.buffer_updated(len(data))
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert not stream.is_quiet()
+    view = memoryview(bytearray(100))
+    assert bytes(view[: await stream.recv_into(view)]) == b"abcde"
+    assert stream.is_quiet()

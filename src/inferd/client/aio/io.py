@@ -59,7 +59,7 @@ class AsyncByteStream(asyncio.BufferedProtocol):
             return
         self._end += nbytes
         # A peer that sends without being asked waits from here on, instead of filling memory.
-        if self._end == _SPILL_BYTES:
+        if self._end == len(self._spill):
             self._transport.pause_reading()
 
     def eof_received(self) -> bool:
@@ -117,6 +117,12 @@ class AsyncByteStream(asyncio.BufferedProtocol):
         self._reading = self._loop.create_future()
         try:
             await self._until(self._reading)
+        except BaseException:
+            # It arrived in the turn of the loop in which the wait was given up.
+            if self._count:
+                self._spill = memoryview(bytearray(b"".join((view[: self._count], self._spill))))
+                self._end += self._count
+            raise
         finally:
             # Also after a timeout or a cancellation: the loop must not write into an array that its
             # caller has again.
@@ -130,7 +136,7 @@ class AsyncByteStream(asyncio.BufferedProtocol):
         view[:count] = self._spill[self._start : self._start + count]
         self._start += count
         if self._start == self._end:
-            was_full = self._end == _SPILL_BYTES
+            was_full = self._end == len(self._spill)
             self._start = self._end = 0
             if was_full and not self._is_ended:
                 self._transport.resume_reading()
