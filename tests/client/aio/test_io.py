@@ -1,16 +1,18 @@
-"""Slots of asyncio: waiting in order, giving up, and giving back; what a connection keeps."""
+"""Slots of asyncio: waiting in order, giving up, giving back; connections, and what they keep."""
 
 import asyncio
 import contextlib
+import errno
 import importlib
 import socket
 import time
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
-from inferd.client import DeadlineExceeded
-from inferd.client.aio.io import AsyncByteStream, AsyncCallSlots
+from inferd.client import ConnectFailed, DeadlineExceeded
+from inferd.client.aio.io import AsyncByteStream, AsyncCallSlots, open_stream
+from inferd.client.settings import read_settings
 
 
 async def later(slots, names, name, deadline):
@@ -117,3 +119,27 @@ async def _test_what_arrives_as_a_wait_is_given_up_is_kept():
     view = memoryview(bytearray(100))
     assert bytes(view[: await stream.recv_into(view)]) == b"abcde"
     assert stream.is_quiet()
+
+
+@pytest.mark.parametrize(
+    ("raised", "connect_timeout_s", "expected"),
+    [
+        (TimeoutError(), 60, DeadlineExceeded),
+        (TimeoutError(), 10, ConnectFailed),
+        (TimeoutError(errno.ETIMEDOUT, "Connection timed out"), 60, ConnectFailed),
+    ],
+)
+def test_the_nearer_limit_ends_a_connection_however_early_its_timer(
+    raised, connect_timeout_s, expected
+):
+    async def ask():
+        loop = asyncio.get_running_loop()
+        loop.create_connection = AsyncMock(side_effect=raised)
+        settings = read_settings("http://127.0.0.1", {"connect_timeout_s": connect_timeout_s})
+        await open_stream(settings, time.monotonic() + 30)
+
+    with (
+        contextlib.closing(asyncio.SelectorEventLoop()) as loop,
+        pytest.raises(expected),
+    ):
+        loop.run_until_complete(ask())

@@ -189,7 +189,10 @@ async def open_stream(settings: ClientSettings, deadline: float) -> AsyncByteStr
             )
     # A host name with an empty or too long label fails in the IDNA codec.
     except (OSError, UnicodeError) as error:
-        if isinstance(error, TimeoutError) and time.monotonic() >= deadline:
+        # The nearer of both limits, not the clock: timers of a loop may be early. Timeouts of the
+        # system have a number.
+        is_ours = isinstance(error, TimeoutError) and error.errno is None
+        if is_ours and seconds < settings.connect_timeout_s:
             raise out_of_time() from error
         raise connect_failed(target, error) from error
     return stream
