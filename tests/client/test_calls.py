@@ -1,5 +1,6 @@
 """Each call of the client against a server, over both protocols, with both clients."""
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -8,7 +9,14 @@ import numpy as np
 import pytest
 from scripted import ScriptedServer, answer
 
-from inferd.client import ClientError, InvalidArgument, InvalidRequest, NotFound, ServerError
+from inferd.client import (
+    AsyncClient,
+    ClientError,
+    InvalidArgument,
+    InvalidRequest,
+    NotFound,
+    ServerError,
+)
 from inferd.core.metadata import ModelState
 from inferd.errors import Code
 from inferd.tensor.dtype import DataType
@@ -238,6 +246,19 @@ def test_a_stream_yields_each_answer(client):
     assert list(client.stream("repeat", {**inputs, "IN": [], "DELAY": []})) == []
     with pytest.raises(ClientError, match="nothing"):
         list(client.stream("nothing", {"x": X}))
+
+
+def test_what_is_thrown_into_a_stream_comes_out_as_it_is(served):
+    inputs = {"IN": [3, 1], "DELAY": [0, 0], "WAIT": [0]}
+
+    async def ask():
+        async with AsyncClient(served.grpc_url) as client:
+            stream = client.stream("repeat", inputs)
+            await anext(stream)
+            with pytest.raises(FileNotFoundError):
+                await stream.athrow(FileNotFoundError())
+
+    asyncio.run(ask())
 
 
 def test_json_instead_of_binary_data(kind, served):

@@ -110,16 +110,18 @@ class AsyncClient:
         try:
             with client_errors():
                 answer = await connection.begin(call, fields)
-                while answer is None:
+            while answer is None:
+                # Not around the yield: what is thrown in there is no error of the connection.
+                with client_errors():
                     message = await connection.next_message()
-                    if message is None:
-                        answer = connection.outcome()
-                        continue
-                    response = self._read(self._protocol.read_message, message)
-                    # Triton ends a decoupled model's answers with an empty one that has the
-                    # parameter triton_final_response: a mark, not an answer.
-                    if response.outputs or not response.final:
-                        yield InferResult(response)
+                if message is None:
+                    answer = connection.outcome()
+                    continue
+                response = self._read(self._protocol.read_message, message)
+                # Triton ends a decoupled model's answers with an empty one that has the parameter
+                # triton_final_response: a mark, not an answer.
+                if response.outputs or not response.final:
+                    yield InferResult(response)
         finally:
             # What was not read belongs to this call, and would be taken for the next one's.
             self._pool.give_back(connection, is_usable=answer is not None)
