@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 from pathlib import Path
 
@@ -277,6 +278,15 @@ def test_a_closed_client_says_so(client):
     client.close()
     with pytest.raises(ClientError, match="closed"):
         client.is_live()
+
+
+@pytest.mark.parametrize("seconds", [math.inf, 1e300])
+def test_a_time_limit_may_be_none_at_all(kind, protocol, served, seconds):
+    with kind(served.url(protocol), timeout_s=seconds, connect_timeout_s=seconds) as client:
+        assert client.is_live()
+        inputs = {"INPUT0": X, "INPUT1": X}
+        np.testing.assert_array_equal(client.infer("m", inputs)["OUTPUT0"], 2 * X)
+        assert len(list(client.stream("m", inputs, timeout_s=seconds))) == 1
 
 
 def test_many_calls_at_a_time_share_few_connections(protocol, served):

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import ClassVar, Self, TypeVar, Unpack
+from typing import ClassVar, Final, Self, TypeVar, Unpack
 
 from numpy.typing import DTypeLike
 
@@ -29,6 +29,8 @@ from inferd.errors import InferdError, InvalidRequest
 from inferd.observe.statistics import ModelStatistics
 from inferd.tensor.array import Array
 from inferd.wire.json.document import JsonObject
+
+_FOREVER_S: Final = 1e9
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -260,7 +262,7 @@ class AsyncClient:
             await self._transport.sleep(wait_s)
 
     def _deadline(self, timeout_s: float | None) -> float:
-        return time.monotonic() + (self._settings.timeout_s if timeout_s is None else timeout_s)
+        return _deadline_after(self._settings.timeout_s if timeout_s is None else timeout_s)
 
     def _check(self, answer: ServerAnswer) -> None:
         error = self._protocol.refusal(answer)
@@ -374,7 +376,12 @@ class AsyncRequestStream:
         return self._connection
 
     def _deadline(self) -> float:
-        return time.monotonic() + self._timeout_s
+        return _deadline_after(self._timeout_s)
+
+
+def _deadline_after(seconds: float) -> float:
+    # Neither systems nor gRPC know infinity.
+    return time.monotonic() + min(seconds, _FOREVER_S)
 
 
 class AsyncSharedMemory:
