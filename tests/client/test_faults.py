@@ -1,8 +1,10 @@
 """Servers that are not there, are of another kind, or send what no server should: each is said."""
 
+import contextlib
 import socket
 import ssl
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -170,6 +172,39 @@ def test_a_server_that_says_nothing_is_given_up(kind, scheme):
             pytest.raises(DeadlineExceeded, match="timeout_s"),
         ):
             client.is_live()
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_server_that_never_stops_to_send_is_given_up(kind, scheme, certificates):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        folder = certificates if scheme == "https" else None
+        thread = threading.Thread(target=flood, args=[listener, folder])
+        thread.start()
+        url = f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"
+        options = {"ca_file": str(certificates / "ca.pem")} if folder else {}
+        with kind(url, timeout_s=0.3, retries=0, **options) as client:
+            started = time.monotonic()
+            with pytest.raises(DeadlineExceeded):
+                client.is_live()
+            assert time.monotonic() - started < FLOOD_S
+        thread.join()
+
+
+FLOOD_S = 4
+
+
+def flood(listener, certificates):
+    """Send interim answers without an end, to one client."""
+    until = time.monotonic() + FLOOD_S
+    connection, _ = listener.accept()
+    if certificates:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
+        connection = context.wrap_socket(connection, server_side=True)
+    with connection, contextlib.suppress(OSError):
+        connection.recv(65536)
+        while time.monotonic() < until:
+            connection.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 1000)
 
 
 def test_a_server_that_reads_nothing_is_given_up(kind, protocol):

@@ -158,7 +158,12 @@ class AsyncByteStream(asyncio.BufferedProtocol):
             self._loop.call_soon_threadsafe(self._transport.abort)
 
     async def _until(self, done: asyncio.Future[None]) -> None:
-        timer = self._loop.call_later(self.deadline - time.monotonic(), _expire, done)
+        left_s = self.deadline - time.monotonic()
+        # What arrives in each turn of the loop comes before its timers: a server that never stops
+        # to send would be read for ever.
+        if left_s <= 0:
+            raise out_of_time()
+        timer = self._loop.call_later(left_s, _expire, done)
         try:
             await done
         finally:

@@ -161,6 +161,9 @@ class TlsByteStream(SocketByteStream):
 
     async def recv_into(self, view: memoryview, *, whole: bool = False) -> int:
         """See ByteStream."""
+        # Also where nothing is waited for: a server may never stop to send.
+        if time.monotonic() >= self.deadline:
+            raise out_of_time()
         return self._attempt(self._secured.recv_into, view)
 
     def is_quiet(self) -> bool:
