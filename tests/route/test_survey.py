@@ -177,6 +177,46 @@ def test_a_place_with_odd_answers_is_not_known(site, odd, caplog):
     assert "place a: " in caplog.text
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"[]",
+        b"null",
+        b'{"parameters": []}',
+        b'{"parameters": {"inferd_repeatable": {"string_value": 1}}}',
+        b'{"ensemble_scheduling": {"step": [{}]}}',
+        b'{"ensemble_scheduling": {"step": 1}}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_place_with_an_odd_configuration_is_not_known_until_it_is_mended(site, odd, caplog):
+    async def test():
+        asked = answers("m")
+        async with (
+            site(asked | {"/v2/models/m/config": (200, odd)}) as server,
+            surveyed(server) as (survey, change),
+        ):
+            await survey.refresh()
+            assert survey.known() == []
+            server.answers.update(asked)
+            assert [set(one.models) for one in await change()] == [{"m"}]
+
+    asyncio.run(test())
+    assert "place a: the configuration of 'm' cannot be read" in caplog.text
+
+
+def test_models_whose_names_cannot_be_here_are_left_out(site):
+    async def test():
+        async with (
+            site(answers("m", "org/m", "m\nn")) as server,
+            surveyed(server) as (survey, _),
+        ):
+            await survey.refresh()
+            return survey.known()
+
+    assert [set(one.models) for one in asyncio.run(test())] == [{"m"}]
+
+
 def test_a_place_that_has_moved_is_looked_at_anew(site):
     async def test():
         async with (

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Mapping
 from urllib.parse import quote
 
+from inferd.config.names import is_model_name
 from inferd.errors import InferdError
 from inferd.route.arrangement import KnownPlace, ModelKind
 from inferd.route.http_client import HttpCallAnswer, HttpTarget, fetch
@@ -204,7 +205,9 @@ class _Watched:
             raise InferdError(f"its index cannot be read ({answer.status})")
         versions: dict[str, set[str]] = {}
         for row in decode_index(answer.body):
-            if place.models is None or row.name in place.models:
+            # What cannot be a name here cannot be told to HAProxy, or be in a path.
+            is_meant = place.models is None or row.name in place.models
+            if is_meant and is_model_name(row.name):
                 versions.setdefault(row.name, set()).add(row.version)
         now = asyncio.get_running_loop().time()
         kinds = {}
@@ -223,10 +226,9 @@ class _Watched:
         # Until its configuration says otherwise: sent twice is worse than not at all.
         kind = ModelKind.ONCE
         if answer.status == 200:
-            config = json.loads(answer.body)
-            kind = kind_of(config)
+            kind, steps = _read_config(name, answer.body)
             # Ensembles can be nested; a place that answers nonsense must not have us ask for ever.
-            for step in _steps(config) if depth < _MAX_DEPTH else ():
+            for step in steps if depth < _MAX_DEPTH else ():
                 inner = await self._kind(target, step, now, depth + 1)
                 # An ensemble is as delicate as its most delicate step.
                 kind = max(kind, inner, key=list(ModelKind).index)
@@ -246,6 +248,16 @@ async def _address_of(place: Place) -> str:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(place.host, place.http_port, type=socket.SOCK_STREAM)
     return str(found[0][4][0])
+
+
+def _read_config(name: str, body: bytes) -> tuple[ModelKind, list[str]]:
+    """Return what a configuration says of a model and its steps. Raises InferdError."""
+    try:
+        config = json.loads(body)
+        return kind_of(config), _steps(config)
+    # JSON of another shape than a configuration's, which any server may answer.
+    except (ValueError, AttributeError, LookupError, TypeError, RecursionError) as error:
+        raise InferdError(f"the configuration of '{name}' cannot be read") from error
 
 
 def kind_of(config: JsonObject) -> ModelKind:
