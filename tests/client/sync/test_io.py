@@ -1,12 +1,14 @@
-"""What blocks, run in one step; slots of threads: waiting, giving up, and giving back."""
+"""What blocks, run in one step; slots of threads: waiting, giving up, giving back; connections."""
 
+import socket
 import threading
 import time
 
 import pytest
 
-from inferd.client import DeadlineExceeded
-from inferd.client.sync.io import ThreadCallSlots, run
+from inferd.client import ConnectFailed, DeadlineExceeded
+from inferd.client.settings import read_settings
+from inferd.client.sync.io import ThreadCallSlots, open_stream, run
 
 
 async def doubled(awaited):
@@ -51,3 +53,40 @@ def test_the_deadline_ends_the_wait():
         run(slots.take(time.monotonic() - 1))
     slots.give_back()
     run(slots.take(0))
+
+
+@pytest.fixture
+def of_addresses(monkeypatch):
+    """Have each name stand for some addresses of this machine."""
+
+    def have(*ports):
+        kind = socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, ""
+        found = [(*kind, ("127.0.0.1", port)) for port in ports]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+
+    return have
+
+
+def test_the_next_address_is_tried_if_one_refuses(of_addresses):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    settings = read_settings("http://some", {})
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        of_addresses(port, listener.getsockname()[1])
+        run(open_stream(settings, time.monotonic() + 20)).close()
+    of_addresses(port, port)
+    with pytest.raises(ConnectFailed, match="no server listens"):
+        run(open_stream(settings, time.monotonic() + 20))
+
+
+def test_all_addresses_of_a_server_share_the_time_of_a_call(of_addresses, monkeypatch):
+    def connect(sock, _address):
+        time.sleep(sock.gettimeout())
+        raise TimeoutError("timed out")
+
+    of_addresses(1, 2, 3, 4)
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    started = time.monotonic()
+    with pytest.raises(DeadlineExceeded):
+        run(open_stream(read_settings("http://some", {}), started + 0.2))
+    assert time.monotonic() - started < 0.5

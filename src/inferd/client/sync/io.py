@@ -200,25 +200,50 @@ def _waiter(sock: socket.socket, *, writing: bool) -> Callable[[float], object]:
 async def open_stream(settings: ClientSettings, deadline: float) -> SocketByteStream:
     """Connect to the server. Raises ConnectFailed, DeadlineExceeded."""
     target = settings.target
-    seconds = min(settings.connect_timeout_s, deadline - time.monotonic())
-    if seconds <= 0:
-        raise out_of_time()
+    _limit_s(settings, deadline)  # before its name is looked up
     sock = None
     try:
-        sock = socket.create_connection((target.host, target.port), seconds)
+        sock = _connected(settings, deadline)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if settings.tls is not None:
+            sock.settimeout(_limit_s(settings, deadline))
             sock = settings.tls.wrap_socket(sock, server_hostname=target.host)
             return TlsByteStream(sock)
     except (OSError, UnicodeError) as error:
         if sock is not None:
             sock.close()
-        # Timeouts of the system have a number.
-        is_ours = isinstance(error, TimeoutError) and error.errno is None
-        if is_ours and seconds < settings.connect_timeout_s:
+        if isinstance(error, TimeoutError) and time.monotonic() >= deadline:
             raise out_of_time() from error
         raise connect_failed(target, error) from error
     return SocketByteStream(sock)
+
+
+def _connected(settings: ClientSettings, deadline: float) -> socket.socket:
+    """Return a socket for the first of the server's addresses that takes it. Raises OSError."""
+    target = settings.target
+    failure: OSError = OSError("its name has no address")
+    found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    for family, kind, protocol, _, address in found:
+        # socket.create_connection would give each address the time of all.
+        limit_s = _limit_s(settings, deadline)
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(limit_s)
+            sock.connect(address)
+        except OSError as error:
+            sock.close()
+            failure = error
+        else:
+            return sock
+    raise failure
+
+
+def _limit_s(settings: ClientSettings, deadline: float) -> float:
+    """Return how long the next step of a connection may take. Raises DeadlineExceeded."""
+    left_s = deadline - time.monotonic()
+    if left_s <= 0:
+        raise out_of_time()
+    return min(settings.connect_timeout_s, left_s)
 
 
 class ThreadCallSlots:
