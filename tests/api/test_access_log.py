@@ -57,6 +57,7 @@ def test_times_are_those_of_the_inference(written):
         ({"queued_ns": 0}, 0, 100),  # it did not wait
         ({"started_ns": 0, "ended_ns": 0}, 0, 0),  # it left the queue without running
         ({"ended_ns": 0}, 2500, 0),  # it was given up while it ran
+        ({"started_ns": 0}, 0, 0),  # a cache answered it
     ],
 )
 def test_what_an_inference_did_not_get_to_took_no_time(written, times, queue_us, compute_us):
@@ -100,6 +101,21 @@ def test_texts_of_clients_stay_in_their_field(written, kind, text):
     if kind is JsonLines:
         found = json.loads(line)
         assert (found["model"], found["version"], found["id"]) == (text, text, text)
+
+
+@pytest.mark.parametrize("kind", [TextLines, JsonLines, CommonLines])
+def test_a_line_about_what_cannot_be_read_is_a_whole_one(written, kind):
+    unread = HttpRequest(b"", b"", {}, False, False)
+
+    def tell(lines):
+        lines.answered(unread, Notes(), HttpAnswer(400, []), 0, NOON)
+
+    [first, second] = written(kind, tell, answer_to()).splitlines()
+    if kind is JsonLines:
+        assert json.loads(first)["status"] == 400
+        assert json.loads(second)["status"] == 200
+    else:
+        assert '" "' in first.replace(" HTTP/1.1", "") and " 400 " in first
 
 
 def test_a_code_of_grpc_that_nobody_knows_is_a_number(written):

@@ -176,9 +176,11 @@ class LineWriter(ClientLog):
         self, request: object, method: bytes, target: bytes, headers: Mapping[bytes, bytes]
     ) -> None:
         """Make the texts that lines about `request`, and others like it, begin and end with."""
+        # What cannot be read has no method, no target and no key, as if it were the same again.
+        is_first = self._last is None
         self._last = request
         key = "" if self._keys is None else self._keys.name_of(headers)
-        if method != self._method or target != self._target or key != self._key:
+        if is_first or method != self._method or target != self._target or key != self._key:
             self._method, self._target, self._key = method, target, key
             # Targets are bytes; each becomes one character, and is escaped if it is none of ASCII.
             call = (b"%b %b" % (method, target))[:MOST_TEXT].decode("latin-1")
@@ -220,8 +222,9 @@ def queue_us(request: InferRequest) -> int:
 
 def compute_us(request: InferRequest) -> int:
     """Return how long the execution took, in microseconds."""
-    ended_ns = request.ended_ns
-    return (ended_ns - request.started_ns) // 1000 if ended_ns else 0
+    started_ns, ended_ns = request.started_ns, request.ended_ns
+    # An answer of a cache has an end, but nothing was executed for it.
+    return (ended_ns - started_ns) // 1000 if started_ns and ended_ns else 0
 
 
 def id_text(id: str) -> str:
