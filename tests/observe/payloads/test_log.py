@@ -97,6 +97,17 @@ def test_an_event_that_fails_costs_itself_alone(sink, fault, caplog):
     assert not caplog.text.endswith(": \n")
 
 
+def test_a_file_that_cannot_be_closed_costs_no_later_event(sink, monkeypatch, caplog):
+    log = PayloadLog(PayloadSettings(), sink)
+    log.add(event("1"))
+    monkeypatch.setattr(sink, "close", lambda: int("what a library says"))  # no OSError
+    log.reopen()
+    log.add(event("2"))
+    log.close(PATIENCE_S)
+    assert sink.ids == ["1", "2"]
+    assert "what a library says" in caplog.text
+
+
 def test_each_model_is_sampled_as_its_policy_says(sink):
     policies = {"some": PayloadPolicy(0.25), "all": PayloadPolicy(1.0)}
     log = PayloadLog(PayloadSettings(PayloadPolicy(0.0), policies), sink)

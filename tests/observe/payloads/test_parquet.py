@@ -1,13 +1,15 @@
 """Events as rows of Parquet files, as another reader finds them."""
 
+import resource
 import sys
 
 import pyarrow.parquet
 import pytest
 
 from inferd.errors import InvalidConfig
+from inferd.observe.payloads import files
 from inferd.observe.payloads.event import REQUEST, PayloadEvent
-from inferd.observe.payloads.files import EventTable
+from inferd.observe.payloads.files import EventTable, PartLost
 
 
 @pytest.fixture
@@ -55,6 +57,48 @@ def test_many_rows_are_written_before_the_file_is_full(path):
     assert path.with_name("log.parquet.part").stat().st_size > 0 and not table._rows
     table.close()
     assert ids_in(path) == ["1", "2"]
+
+
+@pytest.fixture
+def full_disk():
+    """full_disk(size) lets no file grow beyond `size` bytes; full_disk() lets them grow again."""
+
+    def limit(size=resource.RLIM_INFINITY):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield limit
+    limit(soft)
+
+
+def test_a_full_disk_costs_what_is_in_the_file_and_none_of_what_comes_later(
+    path, full_disk, monkeypatch
+):
+    monkeypatch.setattr(files, "_GROUP_BYTES", 3000)
+    table = EventTable(path, 1 << 30, 2)
+    table.open()
+    write(table, *"123", size=1000)
+    full_disk(path.with_name("log.parquet.part").stat().st_size + 10)
+    with pytest.raises(PartLost, match=r"log.parquet.part is lost, with 6 payloads: "):
+        write(table, "4", "5", "6", size=1000)
+    full_disk()
+    write(table, *"789", size=1000)
+    table.close()
+    assert ids_in(path) == ["7", "8", "9"]
+    assert len(list(path.parent.iterdir())) == 1
+
+
+def test_a_file_that_cannot_be_ended_is_given_up(path, full_disk):
+    table = EventTable(path, 1 << 30, 2)
+    table.open()
+    write(table, "1", size=1000)
+    full_disk(100)
+    with pytest.raises(PartLost):
+        table.close()
+    full_disk()
+    write(table, "2")
+    table.close()
+    assert ids_in(path) == ["2"]
 
 
 def test_without_events_there_is_no_file(path):

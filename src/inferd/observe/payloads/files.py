@@ -1,6 +1,8 @@
 """Files of events: lines of JSON, or rows of Parquet, limited in size and number."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -97,6 +99,10 @@ _GROUP_BYTES = 8 << 20
 _ROW_BYTES = 200
 
 
+class PartLost(Exception):
+    """A file could not be written to, and is lost with all that is in it."""
+
+
 class EventTable:
     """Writes to PATH.part, which becomes `path` when it is full, or closed; see EventFile."""
 
@@ -111,6 +117,7 @@ class EventTable:
         self._rows: list[dict[str, Any]] = []
         self._row_bytes = 0
         self._written_bytes = 0
+        self._written_count = 0
 
     def open(self) -> None:
         """See PayloadSink."""
@@ -126,7 +133,7 @@ class EventTable:
         # Made before ParquetWriter does, for the rights that it would not give.
         self._part.touch(mode=0o600)
         self._writer = pyarrow.parquet.ParquetWriter(self._part, schema)
-        self._written_bytes = 0
+        self._written_bytes = self._written_count = 0
 
     def write(self, event: PayloadEvent, attributes: dict[str, str]) -> None:
         """See PayloadSink."""
@@ -140,21 +147,43 @@ class EventTable:
         elif self._row_bytes >= _GROUP_BYTES:
             self._write_rows()
 
+    @contextmanager
+    def _in_part(self) -> Iterator[None]:
+        """Give up the file if it cannot be written to. Raises PartLost.
+
+        pyarrow can neither go on with such a file nor end it, so that nobody could read it.
+        """
+        try:
+            yield
+        except Exception as error:
+            writer, self._writer = self._writer, None
+            with suppress(Exception):
+                writer.close()
+            self._part.unlink(missing_ok=True)
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            raise PartLost(
+                f"{self._part.name} is lost, with {self._written_count} payloads: {reason}"
+            ) from error
+
     def _write_rows(self) -> None:
         import pyarrow
 
         rows, self._rows = self._rows, []
+        self._written_count += len(rows)
         self._written_bytes += self._row_bytes
         self._row_bytes = 0
         if rows:
-            self._writer.write_table(pyarrow.Table.from_pylist(rows, self._writer.schema))
+            table = pyarrow.Table.from_pylist(rows, self._writer.schema)
+            with self._in_part():
+                self._writer.write_table(table)
 
     def close(self) -> None:
         """See PayloadSink."""
         if self._writer is None:
             return
         self._write_rows()
-        self._writer.close()
+        with self._in_part():
+            self._writer.close()
         self._writer = None
         # A file without rows would push a useful one out.
         if self._written_bytes:

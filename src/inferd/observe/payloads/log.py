@@ -171,7 +171,7 @@ class PayloadLog:
     def _close_sink(self) -> None:
         try:
             self._sink.close()
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001  as for an event: the thread goes on
             self.fail(_reason(error))
 
 
