@@ -1,5 +1,6 @@
 import json
 import logging
+import resource
 import subprocess
 import sys
 
@@ -203,6 +204,25 @@ def _run(script, *arguments):
 
 
 # --- the writer ---
+
+
+@pytest.mark.parametrize("frequency", [0, 3])
+@pytest.mark.parametrize("by_client", [False, True])
+@pytest.mark.parametrize("kind", [TraceFile, SharedTraceFile])
+def test_a_disk_that_is_full_at_first_costs_no_later_trace(tmp_path, kind, by_client, frequency):
+    path = tmp_path / "t"
+    file = kind(path, is_named_by_client=by_client)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            file.write([trace_of(1, path, frequency)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    for number in (2, 3):
+        file.write([trace_of(number, path, frequency)])
+    [written] = tmp_path.iterdir()
+    assert read_ids(written) == [2, 3]
 
 
 def test_the_writer_writes_each_trace_to_its_file_and_all_before_it_ends(tmp_path):

@@ -68,7 +68,9 @@ class TraceFile:
     def __init__(self, path: Path, *, is_named_by_client: bool) -> None:
         self._path = path
         self._is_named_by_client = is_named_by_client
+        # What was opened once is there, even if nothing could be written to it.
         self._is_begun = False
+        self._has_numbered = False
         self._number = 0
         self._count = 0  # traces in the numbered file being written
 
@@ -80,29 +82,26 @@ class TraceFile:
             if frequency:
                 self._write_numbered(of_frequency, frequency)
             else:
-                self._append(self._path, of_frequency, is_new=not self._is_begun)
+                descriptor = self._open(self._path, is_new=not self._is_begun)
                 self._is_begun = True
+                _append(descriptor, of_frequency)
 
     def _write_numbered(self, texts: Sequence[bytes], frequency: int) -> None:
         while texts:
             # A frequency that was lowered meanwhile must not stop the file from ending.
             room = max(1, frequency - self._count)
             now, texts = texts[:room], texts[room:]
-            self._append(self._numbered(), now, is_new=self._count == 0)
+            descriptor = self._open(self._numbered(), is_new=not self._has_numbered)
+            self._has_numbered = True
+            _append(descriptor, now)
             self._count += len(now)
             if self._count >= frequency:
                 self._number += 1
                 self._count = 0
+                self._has_numbered = False
 
     def _numbered(self) -> Path:
         return self._path.with_name(f"{self._path.name}.{self._number}")
-
-    def _append(self, path: Path, texts: Sequence[bytes], *, is_new: bool) -> None:
-        descriptor = self._open(path, is_new=is_new)
-        try:
-            _put_before_the_bracket(descriptor, b",\n".join(texts))
-        finally:
-            os.close(descriptor)
 
     def _open(self, path: Path, *, is_new: bool) -> int:
         if self._is_named_by_client:
@@ -120,10 +119,11 @@ class SharedTraceFile(TraceFile):
     """
 
     def _numbered(self) -> Path:
-        if self._count == 0:
+        if not self._has_numbered:
             # By O_EXCL, which one process alone can win.
             while not _is_made(super()._numbered()):
                 self._number += 1
+            self._has_numbered = True
         return super()._numbered()
 
     def _open(self, path: Path, *, is_new: bool) -> int:
@@ -144,19 +144,25 @@ def _is_made(path: Path) -> bool:
     return True
 
 
+def _append(descriptor: int, texts: Sequence[bytes]) -> None:
+    """Add the objects `texts` to the array in a file, and close that."""
+    try:
+        _put_before_the_bracket(descriptor, b",\n".join(texts))
+    finally:
+        os.close(descriptor)
+
+
 def _put_before_the_bracket(descriptor: int, text: bytes) -> None:
     """Turn `[a]` into `[a,text]`; if writing fails, restore the file."""
     end = os.fstat(descriptor).st_size
-    if end == 0:
-        _write_all(descriptor, b"[%b]" % text, 0)
-        return
     try:
         # The comma last: if the text cannot be written, the file is cut and is what it was.
-        _write_all(descriptor, b"\n%b]" % text, end)
+        _write_all(descriptor, b"\n%b]" % text if end else b"[%b]" % text, end)
     except OSError:
         os.ftruncate(descriptor, end)
         raise
-    _write_all(descriptor, b",", end - 1)
+    if end:
+        _write_all(descriptor, b",", end - 1)
 
 
 def _write_all(descriptor: int, data: bytes, offset: int) -> None:
