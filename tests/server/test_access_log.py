@@ -197,7 +197,16 @@ def test_a_stream_of_events_leaves_its_line_when_it_ends(serve, log):
         assert status == 200 and events.count(b"data:") >= 3
     [line] = lines_of(log)
     assert (line["status"], line["model"], line["id"]) == ("200", "r", "e")
+    assert line["version"] == "1"
     assert int(line["sent"]) == len(events)
+
+
+def test_generate_says_which_version_has_answered(serve, log):
+    with serve() as server:
+        status, _ = asked(server.http_port, "POST", "/v2/models/r/generate", '{"IN": [5]}')
+        assert status == 200
+    [line] = lines_of(log)
+    assert (line["model"], line["version"]) == ("r", "1")
 
 
 def test_the_old_api_leaves_lines(serve, log):

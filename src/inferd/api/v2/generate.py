@@ -57,7 +57,7 @@ class GenerateRoutes:
                     f"for model that generates various number of responses: "
                     f"model '{model}' gave {count}"
                 )
-            return HttpAnswer(200, [await self.encoded(message, first)])
+            return HttpAnswer(200, [await self.encoded(message, first, request)])
 
     async def stream(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
         """Answer with an event for each response; later failures are events as well.
@@ -74,7 +74,7 @@ class GenerateRoutes:
         # An error of one answer does not end the stream: others may follow.
         message.request.takes_errors = True
         responses = self._responses(message, request)
-        events = Events(self, message, responses, request.target.decode("latin-1"))
+        events = Events(self, message, responses, request)
         try:
             # A model may give no answer at all: 200 and an empty body.
             first = await anext(events, b"")
@@ -136,9 +136,11 @@ class GenerateRoutes:
         finally:
             self._engine.tracer.finish(trace)
 
-    async def encoded(self, message: GenerateMessage, response: InferResponse) -> bytes:
-        """Return `response` as JSON text."""
-        text: bytes = await self._inference.encode(message.request, response, message, None)
+    async def encoded(
+        self, message: GenerateMessage, response: InferResponse, call: HttpRequest | None
+    ) -> bytes:
+        """Return `response` to `call` as JSON text."""
+        text: bytes = await self._inference.encode(message.request, response, message, call)
         return text
 
 
@@ -152,15 +154,20 @@ class Events:
     filler = NO_EVENT
 
     def __init__(
-        self, routes: GenerateRoutes, message: GenerateMessage, responses: Responses, where: str
+        self,
+        routes: GenerateRoutes,
+        message: GenerateMessage,
+        responses: Responses,
+        call: HttpRequest,
     ) -> None:
         self.status = 200
         self.headers = b""
         self._routes = routes
         self._message = message
         self._responses = responses
-        self._where = where
-        self._is_first = True
+        self._where = call.target.decode("latin-1")
+        # Until the first event: a connection uses its request again.
+        self._call: HttpRequest | None = call
 
     def __aiter__(self) -> "Events":
         """Return self."""
@@ -173,14 +180,15 @@ class Events:
             if response.error is not None:
                 event = self._failure(response.error)
             else:
-                event = encode_event(await self._routes.encoded(self._message, response))
+                text = await self._routes.encoded(self._message, response, self._call)
+                event = encode_event(text)
         except StopAsyncIteration:
             raise
         except Exception as error:  # noqa: BLE001  the wall
             # The model stops now and not when garbage is collected.
             await self._responses.aclose()
             event = self._failure(error)
-        self._is_first = False
+        self._call = None
         return event
 
     def _failure(self, error: Exception) -> bytes:
@@ -190,7 +198,7 @@ class Events:
         if isinstance(error, InferdError):
             status, text = HTTP_STATUS[error.code], error.message
         # After the first event the status has been sent.
-        if self._is_first:
+        if self._call is not None:
             self.status = status
             self.headers = RETRY_AFTER if isinstance(error, Overloaded) else b""
         return encode_event(encode_error(text))
