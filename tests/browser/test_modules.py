@@ -1,5 +1,6 @@
 """What the page's modules make of numbers, texts and files, in the browser itself."""
 
+import ast
 import base64
 import io
 
@@ -191,6 +192,7 @@ def test_inputs_that_may_be_pictures_are_found(page, shape, has_batch, layout):
         np.array([2**63 - 1, -(2**63)]),
         np.array(["a", "Grüße"]),
         np.array([b"x", b"longer"]),
+        np.array(["a\0b", "c"]),
     ],
     ids=str,
 )
@@ -214,6 +216,28 @@ def test_files_of_numpy_are_read(page, array):
         for one in flat
     ]
     assert read == {"shape": list(array.shape), "values": expected}
+
+
+@pytest.mark.parametrize("values", [[1.5, 2.5], ["one", "two"], [b"one", b"two"]], ids=str)
+def test_a_file_of_numpy_that_is_cut_off_is_refused(page, values):
+    file = io.BytesIO()
+    np.save(file, np.array(values))
+    code = "(module, bytes) => module.readNpy(Uint8Array.from(bytes))"
+    assert "cut off" in page.problem("try/npy.js", code, list(file.getvalue()[:-1]))
+
+
+@pytest.mark.parametrize("language", ["inferd", "triton"])
+def test_texts_in_a_program_are_those_of_the_request(page, language):
+    parameters = {"nullable": True, "prompt": "is it true, false or null?", "n": None, "l": [1.5]}
+    code = """(module, language, parameters) => module.program(language, {
+        model: 'm', parameters, tensors: [
+            { name: 'x', datatype: 'BOOL', shape: [1], bytes: Uint8Array.of(1) },
+        ],
+    }, {}).text"""
+    text = page.module("try/code.js", code, language, parameters)
+    calls = [one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.keyword)]
+    [given] = [one.value for one in calls if one.arg == "parameters"]
+    assert ast.literal_eval(given) == parameters
 
 
 def test_objects_of_python_in_a_file_are_refused(page):

@@ -8,7 +8,17 @@ import { writeNpy } from './npy.js';
 
 const MOST_ELEMENTS = 80;
 
-const python = (value) => writeJson(value).replaceAll('true', 'True').replaceAll('false', 'False').replaceAll('null', 'None');
+const WORDS = new Map([[true, 'True'], [false, 'False'], [null, 'None']]);
+
+/** A value of JSON as Python has it; words such as true stay as they are in texts. */
+function python(value) {
+  if (WORDS.has(value)) return WORDS.get(value);
+  if (typeof value === 'string') return pythonText(value);
+  if (Array.isArray(value)) return `[${value.map(python).join(', ')}]`;
+  if (typeof value === 'object') return `{${Object.entries(value).map(([key, one]) => `${pythonText(key)}: ${python(one)}`).join(', ')}}`;
+  return typeof value === 'number' && !Number.isFinite(value) ? `float("${value}")` : writeJson(value);
+}
+
 const pythonText = (text) => JSON.stringify(text).replace(/[\u007f-\u009f\u2028\u2029]/g, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`);
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 const fileOf = (name) => name.replace(/[^\w.-]/g, '_') || 'input';

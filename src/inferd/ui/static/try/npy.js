@@ -42,6 +42,7 @@ function readValues(data, order, kind, count) {
 
 function readTexts(data, letter, size, count, order) {
   const width = letter === 'U' ? 4 * size : size;
+  if (data.length < count * width) throw new Error('This .npy file is cut off.');
   const view = new DataView(data.buffer);
   return Array.from({ length: count }, (_, i) => {
     const part = data.subarray(i * width, (i + 1) * width);
@@ -50,7 +51,8 @@ function readTexts(data, letter, size, count, order) {
       return part.slice(0, end);
     }
     const points = Array.from({ length: size }, (__, j) => view.getUint32(i * width + 4 * j, order !== '>'));
-    return String.fromCodePoint(...points.filter(Boolean));
+    // Only zeros at the end are no part of a text.
+    return points.slice(0, points.findLastIndex(Boolean) + 1).map((one) => String.fromCodePoint(one)).join('');
   });
 }
 
