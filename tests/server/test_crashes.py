@@ -1,5 +1,6 @@
 """What a server's next start knows of the crash of the one before."""
 
+import fcntl
 import os
 import re
 import signal
@@ -124,6 +125,16 @@ def test_servers_side_by_side_have_records_of_their_own(opened, folder, caplog):
     opened(http_port=1234)
     assert records(folder).count(".record") == 4
     assert "the last process" not in caplog.text
+
+
+def test_a_record_that_was_left_is_read_though_one_before_it_is_free(opened, folder, caplog):
+    first, second = opened(), opened()
+    first.close()
+    fcntl.flock(second._descriptor, fcntl.LOCK_UN)  # as if it had crashed
+    assert records(folder) == [".record", ".trace"]
+    third = opened()
+    assert "the last process ended at " in caplog.text
+    assert third._paths == second._paths
 
 
 def test_old_records_are_removed_unless_their_server_lives(opened, folder):

@@ -15,6 +15,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TextIO
 
@@ -187,9 +188,14 @@ def folder_of(config: ServerConfig, environ: Mapping[str, str]) -> Path:
 
 
 def _locked(folder: Path, name: str) -> tuple[Path, int]:
-    """Return the first record that no living process has, and its descriptor, locked."""
-    for number in range(MAX_SERVERS):
-        path = folder / f"{name}.{number}.record"
+    """Return a record that no living process has, and its descriptor, locked.
+
+    Those that are there come first: of processes that crashed, whose places may be beyond a free
+    one, as after all processes of a server were replaced.
+    """
+    left = sorted(folder.glob(f"{name}.[0-9]*.record"))
+    fresh = (folder / f"{name}.{number}.record" for number in range(MAX_SERVERS))
+    for path in chain(left, fresh):
         descriptor = open_private(path)
         # A process that has just ended may have removed the file that is open here.
         if _lock(descriptor) and _is_there(path, descriptor):
