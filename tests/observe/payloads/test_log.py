@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from patience import wait_until
 
 from inferd.config.options.log import PayloadPolicy, PayloadSettings
 from inferd.observe.payloads.event import REQUEST, PayloadEvent
@@ -58,6 +59,17 @@ def test_events_are_written_in_their_order_before_it_closes(sink):
     assert sink.ids == [str(number) for number in range(100)] and sink.is_closed
     assert counts(log) == {"written": 100, "dropped": 0, "failed": 0}
     assert log.families()[1].samples == [("", 0)]
+
+
+def test_what_waits_when_it_must_close_is_lost_and_said(sink, caplog):
+    log = PayloadLog(PayloadSettings(), sink)
+    sink.may_write.clear()
+    for number in range(3):
+        log.add(event(str(number)))
+    wait_until(lambda: log._queue.qsize() == 2)
+    log.close(0.01)
+    sink.may_write.set()
+    assert "3 payloads were lost: there was no time to write them" in caplog.text
 
 
 def test_each_event_says_where_it_was_made(sink):

@@ -130,6 +130,9 @@ class PayloadLog:
         if self._thread is not None:
             self._queue.put(_Sign.END)
             self._thread.join(timeout_s)
+            # The sign is counted in place of the event that is being written.
+            if self._thread.is_alive() and (count := self._queue.qsize()):
+                LOGGER.warning("%d payloads were lost: there was no time to write them", count)
         else:
             self._close_sink()
 
