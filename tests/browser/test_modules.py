@@ -240,6 +240,18 @@ def test_texts_in_a_program_are_those_of_the_request(page, language):
     assert ast.literal_eval(given) == parameters
 
 
+@pytest.mark.parametrize(("is_stream", "call"), [(False, "infer"), (True, "start_stream")])
+def test_a_program_for_the_client_of_triton_sends_the_key(page, is_stream, call):
+    code = """(module, isStream) => module.program('triton', {
+        model: 'm', tensors: [{ name: 'x', datatype: 'BOOL', shape: [1], bytes: Uint8Array.of(1) }],
+    }, { isStream, hasKey: true }).text"""
+    text = page.module("try/code.js", code, is_stream)
+    calls = [one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Call)]
+    [name] = [one.func.attr for one in calls if "headers" in [word.arg for word in one.keywords]]
+    assert name == call
+    assert "import os\n" in text and "os.environ['INFERD_API_KEY']" in text
+
+
 def test_objects_of_python_in_a_file_are_refused(page):
     file = io.BytesIO()
     np.save(file, np.array([{}], object), allow_pickle=True)

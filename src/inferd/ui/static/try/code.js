@@ -151,17 +151,16 @@ function triton(request, isStream, hasKey, files) {
     version && `model_version=${pythonText(version)}`, id && `request_id=${pythonText(id)}`,
     ...known.filter((key) => parameters[key] !== undefined).map((key) => `${key}=${python(parameters[key])}`),
     Object.keys(others).length && `parameters=${python(others)}`,
-    hasKey && 'headers={"authorization": f"Bearer {os.environ[\'INFERD_API_KEY\']}"}',
   ].filter(Boolean).map((one) => `, ${one}`).join('');
-  const head = `${hasKey && !isStream ? 'import os\n' : ''}${isStream ? `${MANY}from queue import Queue\n` : ''}${hasKey || isStream ? '\n' : ''}import numpy as np\nimport tritonclient.${kind} as ${kind}\n\n`;
+  const key = hasKey ? ', headers={"authorization": f"Bearer {os.environ[\'INFERD_API_KEY\']}"}' : '';
+  const head = `${hasKey ? 'import os\n' : ''}${isStream ? `${MANY}from queue import Queue\n` : ''}${hasKey || isStream ? '\n' : ''}import numpy as np\nimport tritonclient.${kind} as ${kind}\n\n`;
   const inputs = `inputs = []\n${lines.join('\n')}\n`;
   if (isStream) {
-    const call = more.replace(/, headers=.*$/, '');
-    return `${head}client = grpc.InferenceServerClient("${at.hostname}:8001")\n${inputs}answers = Queue()\nclient.start_stream(lambda result, error: answers.put(error or result))\nclient.async_stream_infer(${pythonText(model)}, inputs${wanted}${call}, enable_empty_final_response=True)\nwhile True:\n    answer = answers.get()\n    print(answer if isinstance(answer, Exception) else answer.get_response())\n    if isinstance(answer, Exception) or answer.get_response().parameters["triton_final_response"].bool_param:\n        break\nclient.stop_stream()\n`.replace(MANY, '');
+    return `${head}client = grpc.InferenceServerClient("${at.hostname}:8001")\n${inputs}answers = Queue()\nclient.start_stream(lambda result, error: answers.put(error or result)${key})\nclient.async_stream_infer(${pythonText(model)}, inputs${wanted}${more}, enable_empty_final_response=True)\nwhile True:\n    answer = answers.get()\n    print(answer if isinstance(answer, Exception) else answer.get_response())\n    if isinstance(answer, Exception) or answer.get_response().parameters["triton_final_response"].bool_param:\n        break\nclient.stop_stream()\n`.replace(MANY, '');
   }
   const where = `${at.host}${at.pathname.replace(/\/$/, '')}`;
   const safe = at.protocol === 'https:' ? ', ssl=True' : '';
-  return `${head}client = http.InferenceServerClient(${pythonText(where)}${safe})\n${inputs}result = client.infer(${pythonText(model)}, inputs${wanted}${more})\nfor output in result.get_response()["outputs"]:\n    print(output["name"], result.as_numpy(output["name"]))\n`;
+  return `${head}client = http.InferenceServerClient(${pythonText(where)}${safe})\n${inputs}result = client.infer(${pythonText(model)}, inputs${wanted}${more}${key})\nfor output in result.get_response()["outputs"]:\n    print(output["name"], result.as_numpy(output["name"]))\n`;
 }
 
 function javascript(request, verb, hasKey, files) {
