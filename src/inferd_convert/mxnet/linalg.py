@@ -1,16 +1,24 @@
 """MXNet operators that multiply matrices, among them those of attention."""
 
+from dataclasses import replace
+
 from inferd_convert.call import Converted, Converter
 from inferd_convert.graph import Graph, Value
 from inferd_convert.mxnet.call import MxnetCall
 
+_RANKS = {"dot": 2, "batch_dot": 3}
+"""The number of dims that transposed inputs of unknown rank have: with others, a run must fail."""
+
 
 def _sides(graph: Graph, call: MxnetCall) -> list[Value]:
     """Return the two matrices, transposed where the attributes say so."""
-    return [
-        graph.swap_last(call.input(index)) if call.flag(f"transpose_{side}") else call.input(index)
-        for index, side in enumerate("ab")
-    ]
+    sides = []
+    for index, side in enumerate("ab"):
+        matrix = call.input(index)
+        if call.flag(f"transpose_{side}"):
+            matrix = graph.swap_last(replace(matrix, rank=matrix.rank or _RANKS.get(call.op)))
+        sides.append(matrix)
+    return sides
 
 
 def _dot(graph: Graph, call: MxnetCall) -> Converted:

@@ -410,6 +410,7 @@ def _split_v2(graph: Graph, call: MxnetCall, x: Value) -> Converted:
     sections = call.integer("sections")
     axis, places = call.axis(x.rank, 0), call.integers("indices")
     call.refuse_if(not 0 <= sections <= 4096 or len(places) > 4096, f"sections is {sections}")
+    call.refuse_if(not sections and not places, "it has neither sections nor indices")
     squeezes = call.flag("squeeze_axis")
     if sections:
         return _equal_parts(graph, x, axis, sections, squeezes=squeezes)

@@ -286,6 +286,7 @@ def test_what_no_output_needs_may_be_anything(network, run):
         ("_contrib_box_nms", {"in_format": "odd"}, "should be corner or center"),
         ("broadcast_axis", {"axis": "(0,)", "size": "(0,)"}, "do not fit"),
         ("_split_v2", {"sections": "-1"}, "sections is -1"),
+        ("_split_v2", {"indices": "()"}, "neither sections nor indices"),
     ],
 )
 def test_an_attribute_that_makes_no_sense_is_told_with_its_place(network, op, attributes, reason):
@@ -385,3 +386,18 @@ def test_an_output_that_a_node_has_not_is_told(network):
     made = MxnetNetwork(read_symbol(json.dumps(data).encode(), "s"), {})
     with pytest.raises(InvalidConfig, match="reads output 3 of node 1, which has none"):
         made.convert([X])
+
+
+def test_a_transposed_matrix_of_unknown_rank_has_two_dims(network, run):
+    """As batches of matrices, arrays of three dims would be multiplied otherwise than by MXNet."""
+    weights = np.arange(9, dtype=np.float32).reshape(3, 3)
+    nodes = [("null", "x", [], {}), ("null", "w", [], {}), ("squeeze", "s", [0], {})]
+    nodes.append(("dot", "d", [2, 1], {"transpose_a": "True"}))
+    # Of an array of unknown rank, it could not be converted.
+    nodes.append(("SwapAxis", "y", [3], {"dim1": "0", "dim2": "1"}))
+    port = OnnxPort("x", DataType.FP32, (-1, -1, -1))
+    model = network(nodes, params={"w": weights}).convert([port])
+    x = np.arange(12, dtype=np.float32).reshape(1, 3, 4)
+    np.testing.assert_array_equal(run(model, {"x": x})["y"], (x[0].T @ weights).T)
+    with pytest.raises(Exception, match="perm"):
+        run(model, {"x": np.ones((2, 3, 3), np.float32)})
