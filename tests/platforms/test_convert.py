@@ -11,6 +11,7 @@ xgboost = pytest.importorskip("xgboost")
 
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier  # noqa: E402
 from sklearn.linear_model import LogisticRegression  # noqa: E402
+from sklearn.multioutput import MultiOutputClassifier  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.svm import SVC  # noqa: E402
@@ -60,6 +61,21 @@ def test_what_the_library_does_not_answer_is_left_out(tmp_path, capsys):
     ]
     [labels] = session.run(None, {"input": ROWS})
     assert labels.tolist() == estimator.predict(ROWS).reshape(-1, 1).tolist()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of onnx, for what skl2onnx gives it
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_shares_of_several_targets_are_left_out(tmp_path, capsys, count):
+    """Of targets with different numbers of classes, they are arrays of different shapes."""
+    targets = np.stack([NUMBERS > 0, np.minimum(NUMBERS, count - 1)], axis=1).astype(int)
+    estimator = MultiOutputClassifier(LogisticRegression()).fit(ROWS, targets)
+    skops.dump(estimator, tmp_path / "model.skops")
+    code, made, text = converted(tmp_path / "model.skops", capsys)
+    assert code == 0, text
+    session = onnxruntime.InferenceSession(str(made), providers=["CPUExecutionProvider"])
+    assert [one.name for one in session.get_outputs()] == ["predict"]
+    [labels] = session.run(None, {"input": ROWS})
+    assert labels.tolist() == estimator.predict(ROWS).tolist()
 
 
 def test_xgboost_stops_at_its_best_iteration(tmp_path, capsys):

@@ -363,11 +363,12 @@ def _wanted(model: LoadedModel, config: ModelConfig, want: Arrays) -> dict[str, 
 
 
 def _answers(content: bytes, columns: Columns) -> Arrays:
-    """Return what an ONNX model answers, by the names of its outputs."""
+    """Return what an ONNX model answers as tensors, by the names of its outputs."""
     session = _session(content)
     names = [output.name for output in session.get_outputs()]
-    arrays = session.run(names, _feed(session, columns))
-    return {name: np.asarray(array) for name, array in zip(names, arrays, strict=True)}
+    answers = zip(names, session.run(names, _feed(session, columns)), strict=True)
+    # A list of arrays, perhaps of different shapes, are the shares of several targets.
+    return {name: np.asarray(answer) for name, answer in answers if not isinstance(answer, list)}
 
 
 def _rows(model: LoadedModel, columns: Columns) -> object:
