@@ -22,6 +22,13 @@ def test_paths_of_the_server_are_not_told(text, told):
     assert "/srv" not in found
 
 
+def test_addresses_in_the_memory_of_the_server_are_not_told():
+    """XGBoost puts the stack of C++ behind the text of an error."""
+    stack = "\nStack trace:\n  [bt] (0) libxgboost.so(+0x11031e) [0x7f3f95f1031e]\n\n"
+    assert foreign_text(ValueError(f"no tree{stack}")) == "ValueError: no tree"
+    assert foreign_text(ValueError("Stack trace:\nof a model")).endswith("Stack trace:\nof a model")
+
+
 def test_long_texts_are_cut_in_the_middle():
     found = foreign_text(ValueError("a" * 10**6 + "z"))
     assert found.startswith("ValueError: aaa") and found.endswith("az")

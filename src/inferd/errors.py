@@ -202,16 +202,18 @@ class BackendFailed(InferdError):
 def foreign_text(error: BaseException) -> str:
     """Return what clients may see of an exception that is not ours: its type and text.
 
-    Of paths only the last component is kept, and of a long text both ends.
+    Of paths only the last component is kept, of a long text both ends, and of XGBoost's texts not
+    the stack of C++ behind them, which has addresses in the server's memory.
     """
     try:
         text = f"{type(error).__name__}: {error}".removesuffix(": ")
     except Exception:  # noqa: BLE001  its own __str__ fails
         text = type(error).__name__
-    text = _PATH.sub("", text)
+    text = _PATH.sub("", _STACK.sub("", text))
     if len(text) > MAX_FOREIGN:
         text = f"{text[: MAX_FOREIGN // 2]} ... {text[-MAX_FOREIGN // 2 :]}"
     return text
 
 
+_STACK = re.compile(r"\nStack trace:\n\s*\[bt\].*", re.DOTALL)
 _PATH = re.compile(r"(?:file://|(?<![\w.:/]))(?:/[^\s/'\":,;()]+)+/(?=[^\s/])")
