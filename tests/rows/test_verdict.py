@@ -530,6 +530,18 @@ UNSURE = {
         {"x": ["n", 4]},
         {"s": floats(2, 4)},
     ),
+    "a list of no axes": (
+        # ONNX Runtime squeezes all dims of 1 then, and the sum is that of the rows.
+        [
+            node("Squeeze", "x e", "q"),
+            node("Transpose", "q", "t"),
+            node("ReduceSum", "t i", "r"),
+            node("Transpose", "r", "u"),
+            node("Sub", "q u"),
+        ],
+        {"x": ["n", 4, 1]},
+        {"e": np.zeros(0, np.int64), "i": [1]},
+    ),
     "weights for each row": (
         [node("LayerNormalization", "x s", axis=-1)],
         {"x": ["n", 4]},

@@ -95,7 +95,8 @@ def _flatten(call: RowCall) -> RowTensor:
 def _squeeze(call: RowCall) -> RowTensor:
     value = call.needed(0)
     axes = call.axes(1)
-    if axes is None:
+    # ONNX Runtime takes an empty list of axes for none at all.
+    if not axes:
         if value.axis is not None:
             call.mixes("names no axes: of a single row it would take the batch dim away")
         if any(size.letters for size in value.dims):
