@@ -141,6 +141,18 @@ def test_models_without_the_operator_and_of_old_opsets_stay_as_they_are(add_sub,
     assert guarded(add_sub.file).content is None
 
 
+@pytest.mark.parametrize("bias", [[], [""], ["B"]])
+def test_a_bias_that_an_empty_name_leaves_out_ends_no_process(make_model, bias):
+    """ONNX Runtime 1.32 reads it all the same, as it loads the model."""
+    ports = [(name, TensorProto.FLOAT, ["n", 2]) for name in ("X", "Y")]
+    normal = helper.make_node("LayerNormalization", ["X", "S", *bias], ["Y"])
+    files = make_model(ports[:1], ports[1:], [normal], SCALES)
+    assert (guarded(files.file).content is not None) is (bias == [""])
+    found = run(files, np.array([[1, 3], [5, 2]], np.float32))
+    shift = SCALES["B"] if bias == ["B"] else 0
+    np.testing.assert_allclose(found, SCALES["S"] * [[-1, 1], [1, -1]] + shift, rtol=1e-4)
+
+
 def test_operators_of_that_name_that_are_others_stay_as_they_are(plain):
     model = onnx.load(plain.file)
     model.graph.node[1].domain = "own"

@@ -170,6 +170,13 @@ def _attention(it: Shutting) -> None:
             it.reshape(index, [0, 0, 0, 0], f"input {index} needs 4 dims")
 
 
+def _layer_normalization(it: Shutting) -> None:
+    """A bias that an empty name leaves out is read all the same, as the model loads."""
+    bias = 2
+    if len(it.node.inputs) > bias and not it.node.input(bias):
+        it.replace(bias, "")
+
+
 def _division(it: Shutting) -> None:
     scope, (a, b) = it.scope, (it.node.input(0), it.node.input(1))
     # Div takes two of one type, so either tells.
@@ -361,6 +368,7 @@ _OWN: dict[str, Shutter] = {
     "Einsum": _einsum,
     "GRU": _gru,
     "LSTM": _lstm,
+    "LayerNormalization": _layer_normalization,
     "MaxPool": _pool,
     "ReverseSequence": _ranked(0, 2),
     "Scan": _scan,

@@ -224,14 +224,17 @@ def _rewritten(message: memoryview, rewrites: Mapping[int, Rewrite]) -> Chunks:
 
 
 def _renamed(names: Mapping[int, str]) -> Rewrite:
-    """Return a Rewrite that gives the fields at these places, in order, other names."""
+    """Return a Rewrite that gives the fields at these places, in order, other names.
+
+    Those that would be "" are left out.
+    """
     place = -1
 
     def rewrite(number: int, value: memoryview) -> Chunks:
         nonlocal place
         place += 1
         if place in names:
-            return [text_field(number, names[place])]
+            return [text_field(number, names[place])] if names[place] else []
         return any_field(number, BYTES, value)
 
     return rewrite

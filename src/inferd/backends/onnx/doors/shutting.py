@@ -18,10 +18,10 @@ class Shutting:
     """Collects what shuts one operator, which may make `most` elements of a request's values.
 
     `checks` compare requests; `before` are nodes to put before the operator, whose inputs are
-    then `renamed`, by index; the operator itself is `called` so then, which ONNX Runtime's errors
-    tell, unless that is "". `refusal` says why the file cannot be right, `left` what is still
-    possible; "" for nothing. How long the operator runs is not bounded by the dims of the inputs
-    if `is_bounded` is false.
+    then `renamed`, by index, and gone if that is to ""; the operator itself is `called` so then,
+    which ONNX Runtime's errors tell, unless that is "". `refusal` says why the file cannot be
+    right, `left` what is still possible; "" for nothing. How long the operator runs is not bounded
+    by the dims of the inputs if `is_bounded` is false.
     """
 
     def __init__(self, node: RowNode, scope: Scope, opset: int, most: int) -> None:
