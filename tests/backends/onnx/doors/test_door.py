@@ -107,6 +107,14 @@ DOORS = {
         "input 'x' has shape [1, 1, 0, 4, 5]; ConvTranspose 'y' takes no dim 2 of 0",
         {"w": floats(1, 2, 3, 3, 3)},
     ),
+    "vectors of features": Door(
+        helper.make_node(
+            "FeatureVectorizer", ["x"], ["y"], inputdimensions=[2], domain="ai.onnx.ml"
+        ),
+        {"x": floats(3, 2)},
+        {"x": floats(0, 2)},
+        "input 'x' has shape [0, 2]; FeatureVectorizer 'y' takes no dim 0 of 0",
+    ),
     "einsum": Door(
         helper.make_node("Einsum", ["x", "z"], ["y"], equation="ab,cb->ac"),
         {"x": floats(3, 2), "z": floats(4, 2)},
@@ -410,6 +418,14 @@ def test_windows_without_a_size_are_refused_at_load(tmp_path, attributes, words)
     node = helper.make_node("MaxPool", ["x"], ["y"], **{"kernel_shape": [2, 2]} | attributes)
     door = Door(node, {"x": floats(1, 1, 4, 4)}, {}, "", ranks=[4])
     with pytest.raises(InvalidConfig, match=words):
+        OnnxBackend().complete(written(tmp_path, direct(door)), ModelConfig("m"))
+
+
+def test_vectors_of_negative_lengths_are_refused_at_load(tmp_path):
+    node = helper.make_node("FeatureVectorizer", ["x", "x"], ["y"], domain="ai.onnx.ml")
+    node.attribute.append(helper.make_attribute("inputdimensions", [3, -2]))
+    door = Door(node, {"x": floats(2, 4)}, {}, "", ranks=[2])
+    with pytest.raises(InvalidConfig, match=r"FeatureVectorizer 'y' has inputdimensions \[3, -2\]"):
         OnnxBackend().complete(written(tmp_path, direct(door)), ModelConfig("m"))
 
 

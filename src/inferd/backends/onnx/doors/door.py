@@ -328,6 +328,19 @@ def _inverse(it: Shutting) -> None:
     it.keep_shape(0, shape, it.unit(it.add("Equal", (rows, columns), why), why), why)
 
 
+def _feature_vectorizer(it: Shutting) -> None:
+    """Without rows it ends the process; inputs of different numbers of rows it refuses itself."""
+    lengths = it.node.numbers("inputdimensions")
+    if any(one < 0 for one in lengths):
+        it.refusal = f"{it.what} has inputdimensions {lengths}"
+    elif not it.compares(0, 1, free=tuple(range(1, _MOST_DIMS))):
+        why = "input 0 needs a row"
+        shape = it.add("Shape", (it.node.input(0),), why)
+        rows = it.add("Gather", (shape, it.constant(np.array([0]))), why)
+        # 0 / 0 if there is none.
+        it.keep_shape(0, shape, it.add("Div", (rows, rows), why), why)
+
+
 def _quantised(weights: int, scale: int, zero: int, bias: int) -> Shutter:
     """Return what shuts a product with weights, whose inputs have these indices.
 
@@ -387,6 +400,7 @@ _CONTRIB: dict[str, Shutter] = {
 DOORS: dict[tuple[str, str], Shutter] = {
     **{("", op): one for op, one in (SIZES | _OWN).items()},
     **{("com.microsoft", op): one for op, one in _CONTRIB.items()},
+    ("ai.onnx.ml", "FeatureVectorizer"): _feature_vectorizer,
 }
 """Domain and operator -> what shuts it."""
 
