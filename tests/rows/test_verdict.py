@@ -426,6 +426,15 @@ def test_rows_that_meet_in_the_scales_of_quantisation_alone_are_said_to():
     assert (verdict.rows, verdict.is_quantised) == ("dependent", False)
 
 
+def test_a_file_that_names_no_opset_of_onnx_has_the_newest():
+    """Slice had its bounds as attributes once, and ONNX Runtime reads them from its inputs."""
+    nodes = [node("Slice", "x s e a", "f"), node("Sub", "x f")]
+    constants = {"s": [0], "e": [1], "a": [0]}
+    made = onnx.load_from_string(model(nodes, {"x": ["n", 4]}, constants=constants))
+    made.opset_import[0].domain, made.opset_import[0].version = "ai.onnx.ml", 3
+    assert verdict_on(made.SerializeToString()).rows == "dependent"
+
+
 def test_a_function_does_not_stand_for_an_operator_that_onnx_has():
     relu = [node("Relu", "a", "b")]
     function = helper.make_function(

@@ -181,6 +181,10 @@ class OnnxFile:
     size: int = 0
 
 
+_NEWEST = 1000
+"""The opset of ONNX's own operators in a file that names none: a runtime takes its newest."""
+
+
 def read_model(data: bytes | memoryview) -> OnnxFile:
     """Return the model in `data`. Raises Malformed."""
     reader = _Reader()
@@ -196,7 +200,7 @@ def read_model(data: bytes | memoryview) -> OnnxFile:
     if len(found[GRAPH]) > 1:
         raise Malformed(f"it has {len(found[GRAPH])} graphs")
     graph = _last(found[GRAPH], OnnxGraph())
-    return OnnxFile(graph, dict(found[_OPSET]), functions, reader.size)
+    return OnnxFile(graph, {"": _NEWEST, **dict(found[_OPSET])}, functions, reader.size)
 
 
 def _domain(name: str) -> str:
