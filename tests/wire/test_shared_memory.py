@@ -273,6 +273,13 @@ def test_an_input_has_its_data_in_one_place():
         v2_grpc.decode_infer_request(message.SerializeToString())
 
 
+def test_empty_contents_beside_a_region_ask_for_no_typed_answer(regions):
+    message = pb.ModelInferRequest(model_name="m")
+    Grpc(None)._input(message, **input_at(0)).contents.SetInParent()
+    encoded = message.SerializeToString()
+    assert v2_grpc.decode_infer_request(encoded, resolve=regions.span).binary_output
+
+
 def test_raw_contents_belong_to_the_other_inputs_alone(regions):
     message = pb.ModelInferRequest(model_name="m")
     Grpc(None)._input(message, **input_at(0))

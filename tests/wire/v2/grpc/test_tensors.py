@@ -21,6 +21,7 @@ def test_empty_contents_may_stand_beside_raw_ones():
     for _ in range(3):  # read whole, then compared with what was read before
         request = decode_infer_request(requested)
         assert [bytes(one.data) for one in request.inputs] == [FOUR, FOUR]
+        assert request.binary_output  # it is answered raw, too
 
 
 @pytest.mark.parametrize("with_contents", [0, 1])

@@ -420,8 +420,8 @@ def _template(message: Any) -> _MessageTemplate:
     here = [REGION not in item.parameters for item in message.inputs]
     for item in compress(message.inputs, here):
         check_no_contents(item, model)
-    # The raw contents themselves are not in `message`: each input that is here has one.
-    request = _named_request(message, has_raw=any(here))
+    # What is in no region has its raw contents beside this message, or would not be read here.
+    request = _named_request(message, is_raw=True)
     request.inputs = [tensor for tensor, _ in found]
     counts = [count for _, count in compress(found, here)]
     inputs, outputs = _references(message)
@@ -500,9 +500,12 @@ def _decode_whole(data: Buffer, resolve: Resolve, *, on_loop: bool) -> InferRequ
     if len(data) > MAX_FIELDS:  # each has a byte or more
         check_field_count(data)
     message = parse(_REQUEST, data)
-    request = _named_request(message, has_raw=bool(message.raw_input_contents))
     items = [item for item in message.inputs if REGION not in item.parameters]
-    if raw := message.raw_input_contents:
+    raw = message.raw_input_contents
+    # Who sends neither form has only empty tensors, and can read raw answers like all clients.
+    is_raw = bool(raw) or not any(item.HasField("contents") for item in items)
+    request = _named_request(message, is_raw=is_raw)
+    if raw:
         request.inputs = raw_tensors(items, raw, request.model)
     else:
         request.inputs = typed_tensors(items, request.model)
@@ -514,10 +517,8 @@ def _decode_whole(data: Buffer, resolve: Resolve, *, on_loop: bool) -> InferRequ
     return request
 
 
-def _named_request(message: Any, *, has_raw: bool) -> InferRequest:
-    """Return the request of `message` without its inputs."""
-    # Who sends neither form has only empty tensors, and can read raw answers like all clients.
-    is_raw = has_raw or not any(item.HasField("contents") for item in message.inputs)
+def _named_request(message: Any, *, is_raw: bool) -> InferRequest:
+    """Return the request of `message` without its inputs; `is_raw` says that none is typed."""
     request = InferRequest(
         message.model_name, message.model_version, message.id, binary_output=is_raw
     )
