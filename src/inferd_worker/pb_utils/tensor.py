@@ -36,6 +36,14 @@ def _name_given(name: object) -> str:
     return text_given(name, "the name of a Tensor")
 
 
+def _array_given(name: str, array: Any) -> Any:
+    """Return `array` as NumPy's own kind; of a masked array all elements, as in Triton."""
+    if not isinstance(array, np.ndarray):
+        raise WrongType(f"Tensor '{name}' needs a numpy array, got {type(array).__name__}")
+    # Subclasses may have a tobytes() or tolist() of their own, which say something else.
+    return np.asarray(array)
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Tensor:
     """A named tensor in the memory of the CPU.
@@ -50,10 +58,8 @@ class Tensor:
         # The check in a function is for the unusual: a call costs more than this line.
         if type(name) is not str or not name:
             name = _name_given(name)
-        if not isinstance(numpy_array, np.ndarray):
-            raise WrongType(
-                f"Tensor '{name}' needs a numpy array, got {type(numpy_array).__name__}"
-            )
+        if type(numpy_array) is not np.ndarray:
+            numpy_array = _array_given(name, numpy_array)
         # One look-up for the usual dtypes; the others, such as those
         # of another byte order, are slow.
         datatype = NAMES.get(numpy_array.dtype)
