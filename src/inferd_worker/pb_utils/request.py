@@ -96,9 +96,10 @@ class InferenceRequest:
     ) -> None:
         self._inputs: list[Tensor] = _listed(inputs, Tensor, "inputs")
         names = _listed(requested_output_names, object, "requested_output_names")
-        self._outputs: list[str] | None = [
-            text_given(name, "an item of requested_output_names") for name in names
-        ]
+        # Each once: they are a set in Triton, and the server refuses an output named twice.
+        self._outputs: list[str] | None = list(
+            dict.fromkeys([text_given(name, "an item of requested_output_names") for name in names])
+        )
         if not model_name:
             raise TritonModelException("model_name of an InferenceRequest should not be empty")
         self._id = text_given(request_id, "request_id")
@@ -262,12 +263,19 @@ def _correlation_id(given: Any) -> int | str:
     """Return the sequence id `given`, a text or a number."""
     if isinstance(given, (str, bytes)):
         return text_given(given, "correlation_id")
-    return number_given(given, "correlation_id")
+    number = number_given(given, "correlation_id")
+    # As the server checks for clients: a control tensor would hold another number.
+    if not 0 <= number < 2**64:
+        raise WrongType(f"correlation_id is {number}, expected a number from 0 to 2^64 - 1")
+    return number
 
 
 def _listed(given: Any, kind: type, what: str) -> list[Any]:
     if given is None:
         raise TritonModelException(f"{what} of an InferenceRequest should not be empty")
+    # A text would be taken for a list of its letters.
+    if isinstance(given, (str, bytes)):
+        raise WrongType(f"{what} is {kind_of(given)}, expected a list")
     items = list(given)
     for item in items:
         if item is None:

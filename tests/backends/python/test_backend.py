@@ -210,6 +210,9 @@ WRONG_TYPES = """
         yield lambda: pb_utils.InferenceRequest(model_name=3, requested_output_names=[])
         yield lambda: pb_utils.InferenceRequest(model_name="m", inputs=[zero])
         yield lambda: pb_utils.InferenceRequest(model_name="m", timeout="soon")
+        yield lambda: pb_utils.InferenceRequest(model_name="m", requested_output_names="OUT")
+        yield lambda: pb_utils.InferenceRequest(model_name="m", correlation_id=-1)
+        yield lambda: pb_utils.InferenceRequest(model_name="m", correlation_id=2**64)
         yield lambda: request.get_response_sender().send(3)
 
     def said(attempt):
@@ -240,6 +243,9 @@ def test_arguments_of_wrong_types_raise_what_models_of_triton_catch(serve):
         b"True model_name is an int, expected str",
         b"True an item of inputs is a ndarray, expected Tensor",
         b"True timeout is a str, expected int",
+        b"True requested_output_names is a str, expected a list",
+        b"True correlation_id is -1, expected a number from 0 to 2^64 - 1",
+        b"True correlation_id is 18446744073709551616, expected a number from 0 to 2^64 - 1",
         b"True send takes an InferenceResponse, got int",
     ]
 

@@ -14,7 +14,7 @@ class TritonPythonModel:
             correlation_id=np.uint64(0),
             model_name=model,
             model_version=np.int64(1),
-            requested_output_names=[b"SUM", np.str_("DIFFERENCE")],
+            requested_output_names=[b"SUM", np.str_("DIFFERENCE"), "SUM"],
             inputs=[pb_utils.Tensor(b"IN", array), pb_utils.Tensor("OTHER", array)],
             flags=np.uint32(0),
             timeout=np.uint64(0),
