@@ -47,6 +47,14 @@ def test_a_batch_is_single_requests_that_run_together_so_many_times(tmp_path, co
     assert [tensor.shape for tensor in one.requests[0].inputs] == [(1, 2)]
 
 
+def test_inputs_come_in_the_order_of_the_configuration_then_those_of_schedulers(tmp_path):
+    given = WarmupInput(datatype=FP32, dims=(1,), zero_data=True)
+    inputs = dict.fromkeys(("READY", "O", "END"), given)
+    inputs["A"] = WarmupInput(datatype=FP32, dims=(2,), zero_data=True)
+    [one] = warmup_samples(tmp_path, config_of(Warmup("w", 1, inputs)))
+    assert [tensor.name for tensor in one.requests[0].inputs] == ["A", "O", "END", "READY"]
+
+
 def test_a_sample_without_a_batch_size_means_nothing(tmp_path):
     assert warmup_samples(tmp_path, config_of(sample(0))) == []
 

@@ -60,8 +60,11 @@ def _sample(folder: Path, config: ModelConfig, warmup: Warmup) -> Sample:
         names = ", ".join(f"'{name}'" for name in sorted(missing))
         raise InvalidConfig(f"{place} has no input {names}, which the model needs")
     tensors = []
-    for name, given in warmup.inputs.items():
+    # A map of protobuf has no order, and models may take the first input for the first of theirs.
+    place_of = {declared.name: number for number, declared in enumerate(config.input)}
+    for name in sorted(warmup.inputs, key=lambda name: (place_of.get(name, len(place_of)), name)):
         with within("inputs", name):
+            given = warmup.inputs[name]
             tensors.append(_tensor(folder, config, f"{place}, input '{name}'", name, given))
     # Triton runs batch_size single requests in one execution, not one request with that batch
     # (facts/model_repository.md, section 16).
