@@ -1,5 +1,6 @@
 import logging
 
+import numpy as np
 import onnxruntime as ort
 import pytest
 
@@ -104,11 +105,44 @@ def test_a_value_that_is_none_is_refused(key, value):
         session_options(configured(**{key: value}))
 
 
-def test_arena_shrinkage_is_a_matter_of_each_run():
-    key = "memory.enable_memory_arena_shrinkage"
-    options = run_options(configured(**{key: "cpu:0"}))
-    assert options.get_run_config_entry(key) == "cpu:0"
-    assert run_options(ModelConfig("m")).log_severity_level == 4
+SHRINKAGE = "memory.enable_memory_arena_shrinkage"
+
+
+class SessionOf:
+    """As much of a session as settings of runs depend on."""
+
+    def __init__(self, **providers):
+        self._providers = providers
+
+    def get_provider_options(self):
+        return self._providers
+
+
+@pytest.mark.parametrize(
+    ("asked", "shrunk"),
+    [("cpu:0", "cpu:0"), ("cpu", "cpu:0"), ("cpu:0;", "cpu:0"), ("cpu:0;gpu:1", "cpu:0;gpu:1")],
+)
+def test_arena_shrinkage_is_a_matter_of_each_run(asked, shrunk):
+    session = SessionOf(CUDAExecutionProvider={"device_id": "1"}, CPUExecutionProvider={})
+    options = run_options(configured(**{SHRINKAGE: asked}), session)
+    assert options.get_run_config_entry(SHRINKAGE) == shrunk
+    assert run_options(ModelConfig("m"), session).log_severity_level == 4
+
+
+@pytest.mark.parametrize(
+    ("asked", "arena"), [("cpu:0;gpu:0", "1"), ("gpu:0", "1"), ("cpu:1", "1"), ("cpu:0", "0")]
+)
+def test_arenas_that_a_session_lacks_do_not_fail_its_runs(add_sub, asked, arena):
+    config = configured(**{SHRINKAGE: asked, "enable_mem_arena": arena})
+    session = ort.InferenceSession(add_sub.file, session_options(config))
+    feed = dict.fromkeys("AB", np.ones((1, 4), np.float32))
+    assert session.run(None, feed, run_options(config, session))
+
+
+@pytest.mark.parametrize("asked", ["disk:0", "cpu:x", "cpu:-1", "cpu 0"])
+def test_arenas_of_no_device_are_refused(asked):
+    with pytest.raises(InvalidConfig, match=f"parameter {SHRINKAGE} is '{asked}', expected"):
+        session_options(configured(**{SHRINKAGE: asked}))
 
 
 def test_the_cpu_needs_nothing_else():

@@ -62,7 +62,7 @@ class OnnxInstance:
         # outputs: the scheduler names them.
         self._datatypes = {output.name: output.datatype for output in outputs}
         self._output_names = [output.name for output in config.output]
-        self.run_options = run_options(config)
+        self.run_options = run_options(config, loaded.session)
         self._run = _runner(loaded.session, config)
         self._invalid, self._failed = failures()
         self._places = Places(loaded.session, config, self._invalid)

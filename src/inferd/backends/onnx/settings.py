@@ -1,12 +1,13 @@
 """Settings: ONNX Runtime session options and providers from a model configuration."""
 
 import logging
+import re
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from inferd.config.model import Accelerator, ModelConfig
-from inferd.config.parameter import is_on, whole_number, whole_setting
+from inferd.config.parameter import MAX_SHOWN, is_on, whole_number, whole_setting
 from inferd.core.interfaces import Placement
 from inferd.errors import InvalidConfig
 
@@ -19,6 +20,9 @@ Provider = tuple[str, dict[str, str]]
 _FATAL = 4
 # The options are C ints.
 _MOST = 2**31 - 1
+
+_SHRINKAGE = "memory.enable_memory_arena_shrinkage"
+_ARENA = re.compile(r"(cpu|gpu)(?::([0-9]{1,9}))?")
 
 # optimization.graph.level, as Triton's onnxruntime backend reads it.
 _GRAPH_LEVELS = {
@@ -99,6 +103,7 @@ def session_settings(config: ModelConfig, usual: Threads) -> SessionSettings:
             f"{config.optimization.graph_level}, expected one of {sorted(_GRAPH_LEVELS)}"
         )
         raise InvalidConfig(msg, ("optimization", "graph", "level"))
+    shrunk_arenas(config)  # a matter of each run, but refused with the rest
     return SessionSettings(
         Threads(
             whole_number(config, "intra_op_thread_count", usual.intra_op, 0, _MOST),
@@ -159,15 +164,42 @@ def session_options(config: ModelConfig, usual: Threads) -> Any:
     return options
 
 
-def run_options(config: ModelConfig) -> Any:
-    """Return onnxruntime.RunOptions for `config`; runs may share one."""
+def run_options(config: ModelConfig, session: Any) -> Any:
+    """Return onnxruntime.RunOptions for `config`; runs of `session` may share one."""
     # Made once: a prebuilt one makes each run cheaper than None does (2.98 against 3.44 us).
     options = onnxruntime().RunOptions()
     options.log_severity_level = _FATAL
-    shrinkage = config.parameters.get("memory.enable_memory_arena_shrinkage")
-    if shrinkage is not None:
-        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", shrinkage)
+    # A run fails if it is to shrink an arena which the session lacks, such as that of a GPU in
+    # "cpu:0;gpu:0", Triton's example, on a machine that has none.
+    shrunk = [arena for arena in shrunk_arenas(config) if _has_arena(config, session, arena)]
+    if shrunk:
+        options.add_run_config_entry(_SHRINKAGE, ";".join(shrunk))
     return options
+
+
+def shrunk_arenas(config: ModelConfig) -> list[str]:
+    """Return the arenas that are to shrink after each run, such as cpu:0.
+
+    Raises InvalidConfig for what names none.
+    """
+    text = config.parameters.get(_SHRINKAGE, "")
+    arenas = []
+    for entry in filter(None, text.split(";")):
+        found = _ARENA.fullmatch(entry)
+        if found is None:
+            raise InvalidConfig(
+                f"model '{config.name}': parameter {_SHRINKAGE} is '{text[:MAX_SHOWN]}', expected "
+                f"devices such as cpu:0;gpu:0"
+            )
+        arenas.append(f"{found[1]}:{int(found[2] or 0)}")
+    return arenas
+
+
+def _has_arena(config: ModelConfig, session: Any, arena: str) -> bool:
+    if arena.startswith("cpu"):
+        return arena == "cpu:0" and is_on(config, "enable_mem_arena", default=True)
+    cuda = session.get_provider_options().get("CUDAExecutionProvider")
+    return cuda is not None and arena == f"gpu:{cuda.get('device_id', '0')}"
 
 
 def providers(config: ModelConfig, placement: Placement, available: list[str]) -> list[Provider]:
