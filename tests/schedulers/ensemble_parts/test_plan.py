@@ -77,6 +77,12 @@ def test_one_tensor_may_be_read_by_many():
     assert [one.name for one in found.steps[1].wanted] == ["O"]
 
 
+def test_a_step_gets_its_inputs_in_its_models_order():
+    names = ("B", "A", "D", "C")
+    found = plan((model(takes=names), dict.fromkeys("ABCD", "X"), {"O": "Y"}))
+    assert found.steps[0].inputs == tuple((name, "X") for name in names)
+
+
 def test_only_the_steps_an_output_hangs_on_are_needed():
     e = model(takes=("X",), gives=("Y", "Z"))
     found = plan(link("X", "t"), link("t", "Y"), link("X", "Z"), e=e)

@@ -327,7 +327,10 @@ def _step(number: int, step: EnsembleStep, model: ModelConfig) -> Step:
     # All by name is the same as none by name, and needs no check.
     if len(wanted) == len(model.output):
         wanted = []
-    inputs = tuple(step.input_map.items())
+    # In its order, too: a map of protobuf has another one each start, and models may take inputs by
+    # their place. A name the model does not have is refused later.
+    places = {one.name: place for place, one in enumerate(model.input)}
+    inputs = tuple(sorted(step.input_map.items(), key=lambda pair: places.get(pair[0], -1)))
     return Step(number, step.model_name, version, inputs, step.output_map, wanted, model.decoupled)
 
 
