@@ -209,6 +209,39 @@ def test_a_reset_cancels_the_request():
     run(test)
 
 
+def test_a_client_that_waits_to_send_its_body_is_told_to_over_http2():
+    async def test(client, _port, held):
+        held.release.set()
+        head = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/v2/models/m/infer")]
+        block = encode_fields([*head, (b"expect", b"100-Continue")])
+        client.send(encode_frame(HEADERS, END_HEADERS, 1, block))
+        _, flags, payload = await client.frame(1, HEADERS)
+        assert client.decoder.decode(payload) == [(":status", "100")]
+        assert not flags & END_STREAM
+        client.send(encode_frame(DATA, END_STREAM, 1, infer_body([1.0])))
+        assert (await client.answer(1))[0] == 200
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ([(b"expect", b"miracles")], 417),
+        ([(b"expect", b"")], 417),
+        ([(b"expect", b"100-continue"), (b"content-length", b"101")], 413),
+    ],
+)
+def test_what_cannot_be_met_is_refused_before_the_body_over_http2(fields, status):
+    async def test(client, _port, _held):
+        head = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/v2/models/m/infer")]
+        client.send(encode_frame(HEADERS, END_HEADERS, 1, encode_fields([*head, *fields])))
+        _, _, payload = await client.frame(1, HEADERS)
+        assert dict(client.decoder.decode(payload))[":status"] == str(status)
+
+    run(test, http_max_body_bytes=100)
+
+
 # --- streams of events ---
 
 STREAM = b"/v2/models/many/generate_stream"

@@ -33,6 +33,7 @@ _WRONG_TYPE = encode_fields([(b":status", b"415"), (b"content-length", b"0")])
 _WRONG_METHOD = encode_fields(
     [(b":status", b"405"), (b"allow", b"POST"), (b"content-length", b"0")]
 )
+_CONTINUE = encode_fields([(b":status", b"100")])
 
 
 class WrongExchange(StreamExchange):
@@ -78,8 +79,18 @@ class RestExchange(StreamExchange):
             length = self._head.content_length
             # Without a length it grows with what comes.
             self._body = memory_of(length) if length >= 0 else bytearray()
+            if not self.stream.is_remote_done:
+                self._answer_expectation()
         except (HttpError, InferdError) as error:
             self._refuse(error)
+
+    def _answer_expectation(self) -> None:
+        """Ask for the body if the client waits for that (RFC 9110, section 10.1.1)."""
+        for name, value in self._head.fields:
+            if name == b"expect":
+                if value.lower() != b"100-continue":
+                    raise HttpError(417, "Expect may only be 100-continue")
+                self.sender.send_headers(self.stream, _CONTINUE)
 
     def _check_head(self) -> None:
         limit = self._limits.max_header_bytes
