@@ -26,6 +26,11 @@ def test_a_header_that_comes_twice_is_a_list_under_its_first_name():
     assert chosen("x-", fields) == {"X-A": "1, 3", "X-B": "2"}
 
 
+def test_cookies_that_come_apart_are_joined_as_one_header_has_them():
+    fields = [("cookie", "a=1"), ("x-a", "2"), ("Cookie", "b=3; c=4")]
+    assert chosen("^cookie$", fields) == {"cookie": "a=1; b=3; c=4"}
+
+
 def test_binary_metadata_and_very_long_names_are_left_out():
     fields = [("x-bin", b"\x00"), ("x" * 256, "a"), ("x" * 257, "b")]
     assert chosen(".", fields) == {"x" * 256: "a"}

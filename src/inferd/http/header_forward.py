@@ -20,7 +20,8 @@ class HeaderForward:
         """Return the chosen `fields`, names as they were sent; binary metadata are left out.
 
         Repeated ones form one list, as always in HTTP (RFC 9110, section 5.3), under the name that
-        was sent first.
+        was sent first. Cookies, which browsers send apart over HTTP/2, are joined as one header's
+        (RFC 9113, section 8.2.3).
         """
         found: dict[str, str] = {}
         names: dict[str, str] = {}
@@ -29,7 +30,10 @@ class HeaderForward:
                 continue
             if self._matches(name) and name.lower() not in self._never:
                 first = names.setdefault(name.lower(), name)
-                found[first] = f"{found[first]}, {value}" if first in found else value
+                if first in found:
+                    between = "; " if first.lower() == "cookie" else ", "
+                    value = f"{found[first]}{between}{value}"
+                found[first] = value
         return found
 
     def chosen_fields(self, fields: Iterable[tuple[bytes, ...]]) -> dict[str, str] | None:
