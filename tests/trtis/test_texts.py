@@ -209,9 +209,13 @@ def test_a_region_of_a_gpu_where_there_is_none(http_client):
 def test_what_does_not_load_failed_to_load(serve, connect, tmp_path):
     (tmp_path / "broken" / "1").mkdir(parents=True)
     (tmp_path / "broken" / "1" / "model.onnx").write_bytes(b"no model")
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "config.pbtxt").write_text('backend: "identity"')
     with serve(model_repository=(str(tmp_path),), model_control_mode="explicit") as server:
         client = connect(server)
         told = client.post("/api/modelcontrol/load/none").status.msg
         check(told, "failed to load 'none', failed to poll from model repository")
         told = client.post("/api/modelcontrol/load/broken").status.msg
         check(told, "failed to load 'broken', versions that are not available: 1: load failed for ")
+        told = client.post("/api/modelcontrol/load/bare").status.msg
+        check(told, "failed to load 'bare', no version is available: load failed for ")

@@ -173,11 +173,12 @@ class Trtis:
             failed = [
                 row.version
                 for row in self.engine.catalog.index()
-                if row.name == model and row.state is ModelState.UNAVAILABLE
+                # A model that has no versions has a row without one.
+                if row.name == model and row.version and row.state is ModelState.UNAVAILABLE
             ]
-            which = (
-                f"versions that are not available: {','.join(failed)}" if failed else "none of it"
-            )
+            which = "no version is available"
+            if failed:
+                which = f"versions that are not available: {','.join(failed)}"
             raise NotLoadable(f"failed to load '{model}', {which}: {error.message}") from error
         except InvalidConfig as error:
             raise NotLoadable(error.message) from error
