@@ -364,6 +364,17 @@ def test_rapid_reset_ends_in_enhance_your_calm():
     assert peer.error()[1] == ErrorCode.ENHANCE_YOUR_CALM
 
 
+def test_a_proxy_whose_clients_have_gone_may_reset_all_their_streams_at_once():
+    peer = Peer(max_streams=1000)
+    stream_ids = range(1, 2000, 2)
+    peer.send(*map(head, stream_ids))
+    peer.connection.tick()
+    peer.send(*[encode_rst_stream(stream_id, ErrorCode.CANCEL) for stream_id in stream_ids])
+    assert not peer.sender.is_failed and not peer.sender.handlers
+    peer.send(request(2001))
+    assert not peer.sender.is_failed
+
+
 def test_provoked_resets_end_in_enhance_your_calm():
     peer = Peer()
     for stream_id in range(1, 4 * h2_budget.RESETS, 2):

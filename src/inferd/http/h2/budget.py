@@ -13,7 +13,7 @@ EMPTY_FRAMES_PER_STREAM: Final = 16
 # Cancelled calls are normal; streams opened only to be reset are an attack known as Rapid Reset
 # (CVE-2023-44487).
 RESETS: Final = 500
-"""Resets a peer may cause between two ticks, besides one for each new stream that is not reset."""
+"""New streams that may be reset between two ticks, besides one for each that is not."""
 
 
 class FloodBudget:
@@ -37,12 +37,16 @@ class FloodBudget:
                 msg = "too many frames that carry nothing"
                 raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, msg)
 
-    def note_reset(self, last_stream_id: int) -> None:
-        """Count a stream that was reset before its answer was complete.
+    def note_reset(self, stream_id: int, last_stream_id: int) -> None:
+        """Count a stream that was reset before its answer was complete, unless it is old.
 
         The reset may be the peer's, or ours for a fault of the peer: both cost us the same. Raises
         ConnectionFault when there are too many.
         """
+        # Of older ones there are no more than may be open. A proxy resets them all at once when its
+        # clients go.
+        if stream_id <= self._ticked_stream_id:
+            return
         self._reset_count += 1
         opened = (last_stream_id - self._ticked_stream_id) // 2
         # One reset for each new stream that is not: half of all new ones may be.

@@ -391,13 +391,11 @@ class H2Connection:
         sender = self.sender
         if sender.is_idle(stream_id):
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "RST_STREAM on a stream that is idle")
-        # Before looking whether the stream is there: a reset that does nothing is useless work,
-        # too.
-        self._budget.note_empty(sender.last_stream_id)
         handler = sender.handlers.get(stream_id)
         if handler is None:
+            self._budget.note_empty(sender.last_stream_id)
             return
-        self._budget.note_reset(sender.last_stream_id)
+        self._budget.note_reset(stream_id, sender.last_stream_id)
         sender.forget(handler.stream)
         handler.on_reset()
 

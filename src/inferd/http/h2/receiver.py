@@ -260,7 +260,7 @@ class H2Receiver:
         if fault.code is ErrorCode.REFUSED_STREAM:
             self._budget.note_empty(self._sender.last_stream_id)
         else:
-            self._budget.note_reset(self._sender.last_stream_id)
+            self._budget.note_reset(fault.stream_id, self._sender.last_stream_id)
         self._sender.reset(fault.stream_id, fault.code)
 
 
