@@ -329,6 +329,18 @@ def test_a_flood_ends_in_enhance_your_calm(name):
     assert peer.error()[1] == ErrorCode.ENHANCE_YOUR_CALM
 
 
+def test_a_ping_after_each_message_is_no_flood():
+    peer = Peer()
+    peer.send(request(1))
+    stream = peer.seen[1].stream
+    for _ in range(3 * h2_budget.EMPTY_FRAMES):
+        peer.sender.send_data(stream, [b"a message"], None)
+        peer.send(FLOODS["PING"])
+    assert not peer.sender.is_failed
+    peer.send(FLOODS["PING"] * (h2_budget.EMPTY_FRAMES + 100))
+    assert peer.error()[1] == ErrorCode.ENHANCE_YOUR_CALM
+
+
 @pytest.mark.parametrize("stream_id", [0, 1])
 def test_small_updates_that_give_back_what_was_sent_are_no_flood(stream_id):
     peer = Peer()

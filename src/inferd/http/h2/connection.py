@@ -93,6 +93,7 @@ class H2Connection:
         self._blocks = HeaderBlocks(max_header_bytes)
         self._block_flags = 0
         self._next_stream_id = 1
+        self._sent_at_ping = 0
         self._gaps: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED_GAPS)
         self._handlers = {
             HEADERS: self._headers,
@@ -434,11 +435,15 @@ class H2Connection:
         if len(payload) != 8:
             msg = f"PING has {len(payload)} bytes, expected 8"
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
-        self._budget.note_empty(self.sender.last_stream_id)
+        sender = self.sender
+        # grpc-go pings after each message that it gets, to measure how much is under way.
+        if flags & ACK or sender.frames_sent == self._sent_at_ping:
+            self._budget.note_empty(sender.last_stream_id)
         if flags & ACK:
             self._on_pong(payload)
             return
-        self.sender.put(encode_frame(PING, ACK, 0, payload))
+        self._sent_at_ping = sender.frames_sent
+        sender.put(encode_frame(PING, ACK, 0, payload))
         # After the answer is put out: the ping may be what ends the connection.
         self._on_ping()
 
