@@ -189,6 +189,22 @@ def test_inputs_are_checked_by_name(names, text):
     assert complaint(model(A, B), ask(*(tensor(name) for name in names))) == text
 
 
+@pytest.mark.parametrize("others", [["B"], ["A", "B"], []])
+def test_of_far_too_many_inputs_an_error_names_some(others):
+    many = [f"x{number}" for number in range(5000)]
+    text = complaint(model(A, B), ask(*(tensor(name) for name in [*many, *others])))
+    assert text.startswith(f"expected 2 inputs but got {5000 + len(others)} inputs for model 'm'.")
+    lacking = ",".join(f"'{name}'" for name in "AB" if name not in others)
+    assert ("missing" in text) is bool(lacking)
+    assert not lacking or f"but missing required input(s) [{lacking}]. " in text
+    assert "'x99'" in text and "'x4999'" not in text and len(text) < 3000
+
+
+def test_of_far_too_many_inputs_one_that_is_there_twice_is_told():
+    text = complaint(model(A, B), ask(*(tensor("A") for _ in range(5000))))
+    assert text == "input 'A' already exists in request, model 'm' takes 'A', 'B', each once"
+
+
 def test_an_optional_input_may_be_left_out_and_only_that():
     served = model(A, ("C", FP32, (1,), "optional"))
     served.requests.check(ask(tensor("A")))
@@ -402,6 +418,16 @@ def test_wanted_outputs_are_kept_in_the_models_order(wanted, kept):
 def test_an_output_requested_twice_is_refused(wanted):
     text = complaint(model(A), ask(tensor("A"), wanted=wanted))
     assert text == "output 'SUM' already exists in request, model 'm' gives each once"
+
+
+def test_of_far_too_many_wanted_outputs_an_error_names_some():
+    many = [f"x{number}" for number in range(5000)]
+    text = complaint(model(A), ask(tensor("A"), wanted=many))
+    assert text.startswith("unexpected inference output 'x0', 'x1', 'x10', ")
+    assert text.endswith(" for model 'm', it gives 'DIFF', 'SUM'")
+    assert "'x99'" in text and "'x4999'" not in text and len(text) < 1500
+    text = complaint(model(A), ask(tensor("A"), wanted=["SUM"] * 5000))
+    assert text.startswith("output 'SUM' already exists in request")
 
 
 @pytest.mark.parametrize("wanted", [["X"], ["SUM", "X"], ["SUM", "DIFF", "X"], ["sum", "diff"]])
