@@ -339,6 +339,20 @@ def test_any_answer_of_a_stream_may_be_without_outputs():
     assert [told[str(n)].empty_response.count for n in range(4)] == [0, 0, 1, 1]
 
 
+def test_a_stream_without_any_answer_is_an_empty_response():
+    class Silent(Echo):
+        def stream(self, request):
+            yield from ()
+
+    engine = Engine()
+    silent = served(instance=Silent(), decoupled=True)
+    engine.catalog.add(silent)
+    assert collect(engine, ask_for()) == []
+    stats = silent.counts.statistics("m", "1")
+    assert stats.inference_stats.success.count == 1
+    assert stats.response_stats["0"].empty_response.count == 1
+
+
 def test_a_stream_that_is_closed_early_ends_the_model():
     instance = Twice()
     engine = Engine()

@@ -376,6 +376,27 @@ def test_answers_are_counted_by_their_place_in_the_stream():
     assert rows["1"].success == Duration(0, 0)
 
 
+def test_a_stream_that_ends_without_any_answer_counts_as_an_empty_one():
+    clock = Clock()
+    counts = Counts(clock)
+    answers = AnswerCount(counts, request(started=1000))
+    clock.now_ns = 1300
+    answers.end()
+    rows = reported(counts).response_stats
+    assert list(rows) == ["0"]
+    assert rows["0"].compute_infer == rows["0"].empty_response == Duration(1, 300)
+    assert rows["0"].success == Duration(0, 0)
+
+
+def test_the_end_after_answers_counts_nothing():
+    counts = Counts()
+    answers = AnswerCount(counts, request(started=1000))
+    answers.come()
+    answers.gone(is_empty=False)
+    answers.end()
+    assert list(reported(counts).response_stats) == ["0"]
+
+
 @pytest.mark.parametrize(
     ("error", "outcome"), [(BackendFailed("no"), "fail"), (GeneratorExit(), "cancel")]
 )

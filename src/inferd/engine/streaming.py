@@ -64,6 +64,7 @@ async def all_answers(
     finally:
         capacity.request_count -= 1
         capacity.buffered_bytes -= request.copied_bytes
+    answers.end()
     served.counts.add_outcome(request, failure)
 
 

@@ -460,6 +460,11 @@ class AnswerCount:
         if self._request.started_ns:
             self._add("cancel" if _is_cancel(error) else "fail")
 
+    def end(self) -> None:
+        """Note that no more answers come; if none came at all, that is an empty response."""
+        if self._index == 0:
+            self._add("empty_response")
+
     def _add(self, outcome: Outcome) -> None:
         now_ns = self._clock()
         arrived_ns = self._arrived_ns or now_ns
