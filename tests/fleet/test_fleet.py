@@ -22,6 +22,7 @@ from inferd.fleet.messages import (
     Reply,
     Retire,
     Tally,
+    Withdraw,
 )
 from inferd.fleet.restarts import MOST_FAILURES
 from inferd.fleet.status import ReplacementState
@@ -125,6 +126,48 @@ def notes():
         made.fleet.hear(number, ModelsLoaded())
     assert made.fleet.has_begun
     return made
+
+
+SERVES = {"m": {"1": ("a",), "2": ("a",)}, "n": {"1": ("b",)}}
+FAILED = {"m": {"2": "why"}, "n": {"1": "no"}}
+LEFT = {"m": {"1": ("a",)}}
+
+
+@pytest.fixture
+def failed():
+    """Two processes that serve; versions failed in number 2, which owned them."""
+    made = Notes(2)
+    made.fleet.hear(1, ModelsLoaded(("all is well",), serves=SERVES))
+    made.fleet.hear(2, ModelsLoaded(serves=LEFT, failed=FAILED))
+    assert not made.fleet.has_begun
+    assert [said for said in made.sent if isinstance(said[1], Withdraw)] == [(1, Withdraw(FAILED))]
+    made.fleet.hear(1, ModelsLoaded(("not all",), "failed", serves=LEFT, failed=FAILED))
+    assert made.fleet.has_begun
+    assert made.killed == []
+    return made
+
+
+def test_what_failed_in_one_process_is_served_by_none(failed):
+    assert [one.serves for one in failed.fleet.members.ready()] == [LEFT, LEFT]
+
+
+def test_what_had_failed_is_not_served_by_a_process_that_is_started_again(failed):
+    failed.fleet.lost(1, "SIGKILL")
+    failed.now_s += 1.0
+    failed.fleet.check_time()
+    new = failed.spawned
+    failed.fleet.hear(new, ModelsLoaded(serves=SERVES))
+    assert failed.sent[-1] == (new, Withdraw(FAILED))
+    failed.fleet.hear(new, ModelsLoaded(serves=LEFT, failed=FAILED))
+    assert [one.number for one in failed.fleet.members.ready()] == [2, new]
+
+
+def test_a_model_that_was_repaired_is_served_by_those_that_replace_the_others(failed):
+    failed.fleet.replacements.roll()
+    failed.fleet.hear(failed.spawned, ModelsLoaded(serves=SERVES))
+    assert failed.sent[-1] == (failed.spawned, Withdraw({"m": {"2": "why"}}))  # with m 1, alike
+    failed.fleet.hear(failed.spawned, ModelsLoaded(serves=LEFT | {"n": SERVES["n"]}))
+    assert failed.fleet.members.get(1).state is State.DRAINING
 
 
 def test_new_processes_that_do_not_start_leave_the_server_as_it_is(notes):

@@ -151,6 +151,37 @@ def test_a_load_that_fails_changes_nothing_anywhere(start, repository, echo, ask
     assert (status, "no such model" in answer["error"]) == (500, True)
 
 
+def test_a_model_that_fails_in_its_owner_at_the_start_has_failed_everywhere(
+    start, repository, echo, ask, body
+):
+    broken = """backend: "faulty"
+        parameters { key: "fault" value: { string_value: "load" } }
+        parameters { key: "inferd_placement" value: { string_value: "single" } }
+        input [{ name: "INPUT0" data_type: TYPE_FP32 dims: 1 }]
+        output [{ name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }]"""
+    # Names have owners by their hashes: both processes have some of these.
+    names = [f"b{number}" for number in range(4)]
+    models = repository(m=echo(), **dict.fromkeys(names, broken))
+    server, port = start(models, "--model-control-mode=explicit", "--load-model=*", ready=False)
+    server.wait_for("not ready: models failed")
+
+    def look():
+        assert [status for status, _ in everywhere(ask, port, "/v2/health/ready")] == [400]
+        [(status, rows)] = everywhere(ask, port, "/v2/repository/index", b"")
+        assert [row["state"] for row in rows] == ["UNAVAILABLE"] * len(names) + ["READY"]
+        for name in names:
+            [(status, answer)] = everywhere(ask, port, f"/v2/models/{name}/infer", body)
+            assert (status, "fails to load" in answer["error"]) == (404, True)
+        assert [status for status, _ in everywhere(ask, port, "/v2/models/m/infer", body)] == [200]
+
+    look()
+    pids = children_of(server.process.pid)
+    os.kill(pids[0], signal.SIGKILL)
+    replaced(server, pids)
+    until(lambda: states_of(server) == ["ready"] * 2)
+    look()
+
+
 def test_loads_that_come_at_the_same_time_end_the_same_everywhere(start, repository, echo, ask):
     _, port = start(repository(m=echo()), *EXPLICIT)
 

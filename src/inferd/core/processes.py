@@ -7,6 +7,9 @@ Serves = dict[str, dict[str, tuple[str, ...]]]
 """What a process serves: by model and version, prints of the configuration (first) and of each file
 that it was made from. One print differs from another when that has changed."""
 
+Failed = dict[str, dict[str, str]]
+"""Why versions did not load, by model and version."""
+
 
 def unlike(one: Serves, other: Serves, *, is_start: bool = False) -> list[str]:
     """Return the models that both serve, `other` not as `one` does.

@@ -3,10 +3,10 @@
 import logging
 from collections.abc import Callable, Sequence
 
-from inferd.core.processes import unlike
+from inferd.core.processes import Failed, unlike
 from inferd.fleet.changes import Changes
 from inferd.fleet.members import Member, Members, State
-from inferd.fleet.messages import Change, ToProcess
+from inferd.fleet.messages import Change, ToProcess, Withdraw
 
 log = logging.getLogger("inferd")
 
@@ -51,6 +51,8 @@ class Admission:
         # All at once, so that the first request to any of them finds the server whole.
         if is_start and len(up_to_date) < self._process_count:
             return []
+        if self._withdraw(up_to_date, answering[:1] or up_to_date):
+            return []
         like = (answering or up_to_date)[0]
         return [one for one in up_to_date if self._is_like(like, one, is_start=is_start)]
 
@@ -66,6 +68,36 @@ class Admission:
             is_last = self._changes.journal.after(entry.place) is None
             change = Change(entry.change, entry.body, is_replay=True, is_last=is_last)
             self._tell(member.number, change)
+
+    def _withdraw(self, joining: Sequence[Member], others: Sequence[Member]) -> bool:
+        """Have none that are `joining` serve what failed in `others`; tell whether one has to.
+
+        Where a version has no instances, nothing of it can fail: only its owner knows.
+        """
+        failed: dict[tuple[str, str], str] = {}
+        for other in others:
+            for name, versions in other.failed.items():
+                serves = other.serves.get(name, {})
+                failed |= {(name, one): why for one, why in versions.items() if one not in serves}
+        is_one = False
+        for member in joining:
+            here: Failed = {}
+            for (name, version), why in failed.items():
+                if version in member.serves.get(name, {}) and not self._may_differ(member, name):
+                    here.setdefault(name, {})[version] = why
+            if here:
+                is_one = True
+                member.state = State.LOADING  # until it has told anew what it serves
+                self._tell(member.number, Withdraw(here))
+        return is_one
+
+    def _may_differ(self, member: Member, name: str) -> bool:
+        """Tell whether a model may be served by `member` alone until the others are replaced, too.
+
+        It may have been repaired, if nothing else serves it.
+        """
+        replaced = [one for one in self._members.of(member.slot) if one is not member]
+        return bool(replaced) and not any(name in one.serves for one in replaced)
 
     def _is_like(self, like: Member, member: Member, *, is_start: bool) -> bool:
         """Tell whether a process serves what `like` does; end it if it does not."""

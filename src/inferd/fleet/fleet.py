@@ -327,6 +327,7 @@ class Fleet:
             return
         member.state = State.JOINING
         member.serves = message.serves
+        member.failed = message.failed
         # The first process speaks for all, as their reports are alike;
         # until it has loaded, any other may.
         if self._loaded is None or member.slot == 0:

@@ -4,7 +4,7 @@ import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from inferd.core.processes import Serves
+from inferd.core.processes import Failed, Serves
 from inferd.fleet.messages import ConnectionLoad, Tally
 
 
@@ -25,9 +25,10 @@ class Member:
     """One process, the one of its `slot` or one that takes its place. Times are in seconds.
 
     `connection_count` is what it told when it had `received_count` of those `given_count`. `serves`
-    are the versions of models that it has. `replaying` is the number of the change of the journal
-    that it is making, 0: none, and `reached` the place of that there. `proposed` is the number of
-    the last proposal that it made. `ready_s` is when it began to serve, None if it never did.
+    are the versions of models that it has, `failed` those that it could not load. `replaying` is
+    the number of the change of the journal that it is making, 0: none, and `reached` the place of
+    that there. `proposed` is the number of the last proposal that it made. `ready_s` is when it
+    began to serve, None if it never did.
     """
 
     number: int
@@ -45,6 +46,7 @@ class Member:
     drain_by_s: float = 0.0
     numbers: bytes = b""
     serves: Serves = field(default_factory=dict)
+    failed: Failed = field(default_factory=dict)
 
     @property
     def load(self) -> int:

@@ -10,7 +10,7 @@ from operator import or_
 
 import msgspec
 
-from inferd.core.processes import Serves
+from inferd.core.processes import Failed, Serves
 
 MAX_MESSAGE_BYTES = 256 << 20
 """The longest message; numbers of thousands of models have some megabytes."""
@@ -41,12 +41,13 @@ class ModelsLoaded(FromProcess, frozen=True):
     """The models are loaded; `report` is what the log and the terminal say of them, by lines.
 
     `warning` says why the server would not be ready, and is empty if it would. `serves`
-    are the versions that were loaded.
+    are the versions that were loaded, `failed` those that were not.
     """
 
     report: tuple[str, ...] = ()
     warning: str = ""
     serves: Serves = {}
+    failed: Failed = {}
 
 
 class CannotStart(FromProcess, frozen=True):
@@ -185,6 +186,15 @@ class Answered(ToProcess, frozen=True):
 
     id: int
     failure: Failure | None = None
+
+
+class Withdraw(ToProcess, frozen=True):
+    """These did not load in other processes, so this one is not to serve them either.
+
+    It then says again what it has loaded.
+    """
+
+    failed: Failed
 
 
 class Begin(ToProcess, frozen=True):

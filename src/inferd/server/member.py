@@ -18,7 +18,7 @@ import msgspec
 
 from inferd.config.server import ServerConfig
 from inferd.core.metadata import ServerState
-from inferd.core.processes import Processes
+from inferd.core.processes import Failed, Processes
 from inferd.errors import InferdError, InvalidConfig
 from inferd.fleet.channel import Channel
 from inferd.fleet.messages import (
@@ -43,6 +43,7 @@ from inferd.fleet.messages import (
     Start,
     Stopping,
     Tally,
+    Withdraw,
     framed,
     to_process,
 )
@@ -142,6 +143,7 @@ class _Member:
         self._received_count = 0
         self._last_load = ConnectionLoad(0, 0)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._withdrawal: asyncio.Task[None] | None = None
         engine = self._server.engine
         self._handlers: dict[type, Callable[[Any], None]] = {
             Change: self._fellows.make,
@@ -149,6 +151,7 @@ class _Member:
             Answered: self._fellows.answered,
             Question: self._fellows.question,
             Replied: self._fellows.answer,
+            Withdraw: self._start_withdrawal,
             Begin: lambda _message: engine.readiness.finish_loading(),
             ReadySockets: lambda message: self._processes.update(
                 message.sockets, message.restart_count
@@ -251,9 +254,23 @@ class _Member:
         spare_loaded_objects()
         if ends_by_failures(self._server, config):
             return 1
-        report, warning = loaded_report(self._server, config)
-        self.send(ModelsLoaded(tuple(report), warning, engine.control.prints()))
+        self._say_loaded()
         return 0
+
+    def _say_loaded(self) -> None:
+        engine = self._server.engine
+        report, warning = loaded_report(self._server, self._config)
+        serves, failed = engine.control.prints(), engine.catalog.failed()
+        self.send(ModelsLoaded(tuple(report), warning, serves, failed))
+
+    def _start_withdrawal(self, message: Withdraw) -> None:
+        work = self._withdraw(message.failed)
+        self._withdrawal = asyncio.get_running_loop().create_task(work)
+
+    async def _withdraw(self, failed: Failed) -> None:
+        """Stop serving what another process could not load, and say again what is loaded."""
+        await self._server.engine.control.withdraw(failed)
+        self._say_loaded()
 
     async def _end(self, code: int) -> int:
         """Say good-bye; what was said before reaches the supervisor first."""

@@ -14,7 +14,7 @@ from inferd.core.change import UNSHARED, Agreement
 from inferd.core.interfaces import GivenModel
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry
-from inferd.core.processes import Serves
+from inferd.core.processes import Failed, Serves
 from inferd.engine.control.changes import ModelChanges, ModelReadiness, Read
 from inferd.engine.control.load_queue import LoadQueue
 from inferd.engine.loading.catalog import Catalog
@@ -93,6 +93,16 @@ class RepositoryControl:
         """Return prints of what serves: see ModelVersions.prints, by model."""
         found = {name: versions.prints for name, versions in self._queue.versions_of.items()}
         return {name: prints for name, prints in found.items() if prints}
+
+    async def withdraw(self, failed: Failed) -> None:
+        """Have versions not serve here that failed in another process; none has had a request."""
+        for name, versions in failed.items():
+            failures = {int(version): reason for version, reason in versions.items()}
+            model_versions = self._queue.versions(name)
+            await model_versions.withdraw_failed(failures)
+            if not model_versions.serving:
+                # As where it failed: an ensemble does not come back by itself.
+                self._dependents.want(name, ())
 
     def check_is_explicit(self) -> None:
         """Raise Unavailable unless clients may load and unload models."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from inferd.config.model import ModelConfig
 from inferd.config.parameter_names import VERSION_NAME
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState
+from inferd.core.processes import Failed
 from inferd.engine.serving.served import Served
 from inferd.errors import ModelNotFound, Unavailable
 
@@ -181,6 +182,15 @@ class Catalog:
                     # Triton shows no state for a model that it never could read.
                     known = None if version.state is ModelState.UNKNOWN else version.state
                     yield IndexEntry(name, shown, known, version.reason or _remarks(version))
+
+    def failed(self) -> Failed:
+        """Return why versions do not serve that should."""
+        found: Failed = {}
+        for name, model in self.models.items():
+            for number, version in model.versions.items():
+                if version.state is ModelState.UNAVAILABLE and number != NO_VERSION:
+                    found.setdefault(name, {})[str(number)] = version.reason
+        return found
 
     def is_sound(self) -> bool:
         """Tell whether every version is ready and can run, or is excused."""

@@ -178,6 +178,13 @@ class ModelVersions:
         self._is_gone = is_gone
         self._forget_if_gone()
 
+    async def withdraw_failed(self, failures: Mapping[int, str]) -> None:
+        """Have versions that failed in another process not serve here; no request has come yet."""
+        gone = [self._serving.pop(number) for number in failures if number in self._serving]
+        for number, reason in failures.items():
+            self._set_state(number, ModelState.UNAVAILABLE, reason, is_excused=bool(self._serving))
+        await _close_all([one.served for one in gone])
+
     def fail(self, error: InferdError, found: FoundModel | None = None) -> None:
         """Say why nothing of the model can be loaded; what serves of it goes on.
 
