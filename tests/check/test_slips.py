@@ -332,7 +332,7 @@ LAYOUT = [
     ),
     (
         *("onnx", {"n/1/model.onnx": GONE, "n/model.onnx": onnx_model()}, "n"),
-        *([0], "layout", "it belongs in a version folder: n/1/"),
+        *([0], "layout", "it belongs in a version folder: 1/"),
     ),
     (
         *("onnx", {"n/1/model.onnx": GONE, "n/1/a/model.onnx": onnx_model()}, "n"),

@@ -103,6 +103,15 @@ async def test_a_file_that_is_to_lie_elsewhere_is_refused(repository, path):
 
 
 @run
+async def test_a_file_in_no_version_folder_is_told_of_in_the_clients_words(repository, temporary):
+    async with engine_on(repository(m=identity())) as engine:
+        with pytest.raises(InvalidConfig, match="belongs in a version folder: 1/") as caught:
+            await engine.changes.load(LoadRequest("new", SENT, {"model.onnx": b"abc"}))
+        # The folder in which the files lay has a name that the client never saw.
+        assert "inferd-model-" not in caught.value.message
+
+
+@run
 async def test_more_bytes_than_there_is_room_for_are_refused(repository, ask):
     async with engine_on(repository(m=identity()), model_upload_max_bytes=5) as engine:
         await engine.changes.load(LoadRequest("a", SENT, {"1/x": b"abc"}))

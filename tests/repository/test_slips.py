@@ -25,11 +25,11 @@ def write(folder, *paths):
 WITHOUT_A_FILE = {  # the paths in the model's folder -> what its error tells of them
     "model.onnx beside": (
         ("model.onnx",),
-        "found 'model.onnx' in the model's folder, but it belongs in a version folder: m/1/",
+        "found 'model.onnx' in the model's folder, but it belongs in a version folder: 1/",
     ),
     "beside an empty version": (
         ("model.onnx", "1/"),
-        "found 'model.onnx' in the model's folder, but it belongs in a version folder: m/1/; "
+        "found 'model.onnx' in the model's folder, but it belongs in a version folder: 1/; "
         "1/ is empty",
     ),
     "a SavedModel beside": (("saved_model.pb",), "found 'saved_model.pb' in the model's folder"),
@@ -89,7 +89,7 @@ def test_without_a_version_the_reason_names_what_was_found(tmp_path):
     assert found.error.message == (
         "model 'm' has no version folder, such as m/1; folder 'v1' is no version: expected a "
         "decimal number without leading 0, here 1; found 'model.onnx' in the model's folder, but "
-        "it belongs in a version folder: m/1/"
+        "it belongs in a version folder: 1/"
     )
 
 

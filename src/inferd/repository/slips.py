@@ -44,8 +44,10 @@ def _beside(folder: Path) -> Iterator[str]:
             platform_of_file(name.lower()) and entry.suffix != ".py"
         ):
             yield (
+                # Below the model's folder, as the other places: that of a model whose files a
+                # client sent has a name that the client never saw.
                 f"found '{shown(name)}' in the model's folder, but it belongs in a version "
-                f"folder: {shown(folder.name)}/1/"
+                "folder: 1/"
             )
 
 
