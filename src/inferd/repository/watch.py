@@ -121,7 +121,7 @@ def marks_of(folder: Path, file: Path | None = None) -> Marks:
     versions: dict[str, list[ModelFile]] = {name: [] for name in _version_names(folder)}
     for entry in walk(folder):
         first, slash, _ = entry.path.partition("/")
-        if entry.path == CONFIG_FILE or entry.path.startswith(_CONFIGS):
+        if _is_config(entry.path):
             config.append(entry)
         elif slash and is_version(first):
             versions.setdefault(first, []).append(entry)
@@ -177,9 +177,11 @@ def file_prints(folder: Path, version: int, file: Path | None = None) -> list[st
 
     They differ if names, sizes or contents do. Large files are not read as a whole: their times
     count, too. Where there are very many files, one print is for all, of their names, sizes and
-    times.
+    times. Files of configurations are left out: a version may serve on when they change.
     """
     root, entries = _files(folder, version, file)
+    if file is None:
+        entries = [entry for entry in entries if not _is_config(entry.path)]
     # Prints are noted and compared one by one for a worker or a fleet's processes: a tokenizer's
     # thousands of files would make that list longer than it is worth.
     if len(entries) > _MOST_PRINTS:
@@ -226,6 +228,10 @@ def _print_of(path: Path, entry: ModelFile) -> str:
 
 def _text_of(entry: ModelFile, *, has_time: bool = True) -> bytes:
     return os.fsencode(f"{entry.path}\0{entry.size}\0{entry.modified_ns if has_time else 0}\0")
+
+
+def _is_config(path: str) -> bool:
+    return path == CONFIG_FILE or path.startswith(_CONFIGS)
 
 
 def _belongs(path: str, version: int) -> bool:

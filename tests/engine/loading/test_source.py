@@ -104,6 +104,17 @@ def test_prints_tell_what_of_a_configuration_matters(sources):
     assert changed(instance_group=(InstanceGroup(count=3),), version_policy=VersionPolicy()) == []
 
 
+@pytest.mark.parametrize("path", ["config.pbtxt", "configs/large.pbtxt"])
+def test_a_configuration_written_in_another_way_has_the_same_prints(sources, path):
+    found, [model, _] = sources(SEVERAL)
+    before = {"m": found.of(model).prints}
+    # Processes that resize their version meet one that gets its first instance, and loads it anew.
+    file = model.folder / path
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("# four instances by now")
+    assert found.of(model).prints == before["m"]
+
+
 def test_many_files_have_one_print(sources):
     found, [model, _] = sources(SEVERAL)
     for number in range(200):
