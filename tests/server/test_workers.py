@@ -182,6 +182,48 @@ def test_a_model_that_fails_in_its_owner_at_the_start_has_failed_everywhere(
     look()
 
 
+SAYS_WHAT_A_FILE_SAYS = """
+from pathlib import Path
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.sick = Path(args["model_repository"], "sick")
+
+    def is_ready(self):
+        return not self.sick.exists()
+
+    def execute(self, requests):
+        raise ValueError
+"""
+
+
+def test_what_a_model_says_of_itself_is_said_by_all_processes(start, repository, ask):
+    config = """backend: "python"
+        input [{ name: "x" data_type: TYPE_FP32 dims: 1 }]
+        output [{ name: "y" data_type: TYPE_FP32 dims: 1 }]"""
+    # Each has one instance, in the process that its name's hash says.
+    names = [f"p{number}" for number in range(4)]
+    root = repository(**dict.fromkeys(names, config))
+    for name in names:
+        (root / name / "1").mkdir(exist_ok=True)
+        (root / name / "1" / "model.py").write_text(SAYS_WHAT_A_FILE_SAYS)
+    _, port = start(root)
+
+    def said(path):
+        return {status for status, _ in everywhere(ask, port, path)}
+
+    for name in names:
+        sick = root / name / "sick"
+        sick.touch()
+        assert said("/v2/health/ready") == {400}
+        assert [said(f"/v2/models/{one}/ready") for one in names] == [
+            {400 if one == name else 200} for one in names
+        ]
+        assert said(f"/v2/models/{name}/versions/1/ready") == {400}
+        sick.unlink()
+    assert said("/v2/health/ready") == {200}
+
+
 def test_loads_that_come_at_the_same_time_end_the_same_everywhere(start, repository, echo, ask):
     _, port = start(repository(m=echo()), *EXPLICIT)
 

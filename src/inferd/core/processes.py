@@ -77,6 +77,13 @@ class Others(Protocol):
         """
         ...
 
+    async def say_ready(self, name: str = "", version: str = "") -> bool:
+        """Tell whether no instance of a model there, or of all, calls itself not ready.
+
+        Of a process that does not tell nothing is known.
+        """
+        ...
+
     async def ask(self, what: str) -> Sequence[bytes]:
         """Return what each other process replies to a question; some may not.
 

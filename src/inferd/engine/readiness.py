@@ -1,9 +1,13 @@
 """ServerReadiness: whether the server is live and ready, which load balancers and clients ask."""
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from inferd.core.metadata import ServerState
 from inferd.engine.loading.catalog import Catalog
+
+if TYPE_CHECKING:
+    from inferd.core.processes import Others
 
 
 class ServerReadiness:
@@ -22,6 +26,8 @@ class ServerReadiness:
         self._has_failed = False
         self.is_draining = False
         self.is_replaced = False
+        self.others: Others | None = None
+        """The other processes of the server, which have instances, too; None if there are none."""
 
     def fail(self) -> None:
         """Mark the server as one that could not start: it is neither live nor ready, as Triton."""
@@ -70,13 +76,33 @@ class ServerReadiness:
         """Tell whether it has no model, although it needs one to be ready once it has loaded."""
         return self._needs_one and self._catalog.is_empty()
 
+    async def says_ready(self, name: str, version: str) -> bool:
+        """Tell whether a model is ready, and says so if it can be asked. Raises ModelNotFound."""
+        if not self._catalog.is_ready(name, version):
+            return False
+        served = self._catalog.find(name, version)
+        if not await served.says_ready():
+            return False
+        others = self.others if served.is_forwarded else None
+        return others is None or await others.say_ready(name, served.version)
+
     async def all_say_ready(self) -> bool:
         """Tell whether it is ready; if strict, the models that can be asked must say so, too."""
-        models = self._catalog.with_workers() if self._is_strict else ()
-        # Workers are asked only if the rest is right, since each question is a message.
-        if models and self.is_ready():
-            answers = await asyncio.gather(*(served.says_ready() for served in models))
-            if not all(answers):
+        # They are asked only if the rest is right, since each question is a message.
+        if self._is_strict and self.is_ready():
+            is_elsewhere = any(served.is_forwarded for served in self._catalog.served())
+            others = self.others if is_elsewhere else None
+            if not await self.own_say_ready() or (others and not await others.say_ready()):
                 return False
         # Asked again: models may have come and gone while the workers answered.
         return self.is_ready()
+
+    async def own_say_ready(self, name: str = "", version: str = "") -> bool:
+        """Tell whether no instance in this process, of a model or of all, calls itself not ready.
+
+        A model that does not serve here has none.
+        """
+        models = self._catalog.with_workers()
+        if name:
+            models = [one for one in models if (one.name, one.version) == (name, version)]
+        return all(await asyncio.gather(*(served.says_ready() for served in models)))

@@ -18,8 +18,17 @@ LINES = "lines "
 MODELS = "models"
 """The question how many model versions there are in each state; a JSON object of numbers."""
 
+SAYS = "says"
+"""The question whether a model calls itself ready: its version and name follow, or none for all."""
+
+NOT_READY = b"no"
+"""The reply to SAYS of who has an instance that does not call itself ready."""
+
 WAIT_S = 2.0
 """How long a question waits for a process that does not reply."""
+
+SAYS_WAIT_S = 6.0
+"""The same of SAYS: a second more than models themselves have."""
 
 _SUPERVISOR = 0
 """Who asks, if it is no process."""
@@ -87,7 +96,8 @@ class Inquiries:
     ) -> None:
         """Pass a question on to `others`."""
         self._last += 1
-        question = _Open(asker, what, answered, set(others), self._clock() + WAIT_S)
+        wait_s = SAYS_WAIT_S if what.startswith(SAYS) else WAIT_S
+        question = _Open(asker, what, answered, set(others), self._clock() + wait_s)
         self._open[self._last] = question
         for other in sorted(question.missing):
             self._tell(other, Question(self._last, what))

@@ -26,7 +26,7 @@ from inferd.engine.engine import Engine
 from inferd.errors import InferdError, Unavailable, foreign_text
 from inferd.fleet.bodies import packed, unpacked
 from inferd.fleet.changes import gate_of
-from inferd.fleet.inquiries import ENDED, LINES, MODELS, NUMBERS
+from inferd.fleet.inquiries import ENDED, LINES, MODELS, NOT_READY, NUMBERS, SAYS
 from inferd.fleet.messages import (
     Answered,
     Ask,
@@ -68,7 +68,8 @@ class Fellows:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self.replies: dict[str, Callable[[str], Awaitable[bytes]]] = {
-            NUMBERS: lambda _rest: engine.whole.fresh()
+            NUMBERS: lambda _rest: engine.whole.fresh(),
+            SAYS: self._say,
         }
         """What replies to questions, by the first word; it gets the rest of them."""
 
@@ -90,6 +91,15 @@ class Fellows:
     async def numbers(self, own: bytes) -> Sequence[bytes]:
         """See Others."""
         return await self._ask(NUMBERS, own)
+
+    async def say_ready(self, name: str = "", version: str = "") -> bool:
+        """See Others."""
+        return NOT_READY not in await self._ask(f"{SAYS} {version} {name}")
+
+    async def _say(self, rest: str) -> bytes:
+        version, _, name = rest.partition(" ")
+        is_ready = await self._engine.readiness.own_say_ready(name, version)
+        return b"" if is_ready else NOT_READY
 
     async def ask(self, what: str) -> Sequence[bytes]:
         """See Others."""

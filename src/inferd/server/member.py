@@ -137,14 +137,14 @@ class _Member:
         self._channel = Channel(self._hear, self._orphaned)
         self._fellows = Fellows(self._server.engine, Path(start.folder), self.send)
         self._fellows.replies["ui"] = self._server.part_of_board
-        self._server.engine.changes.everywhere = self._server.engine.whole.others = self._fellows
+        engine = self._server.engine
+        engine.changes.everywhere = engine.whole.others = engine.readiness.others = self._fellows
         self._draining = asyncio.Event()
         self._handover: socket.socket | None = None
         self._received_count = 0
         self._last_load = ConnectionLoad(0, 0)
         self._tasks: set[asyncio.Task[None]] = set()
         self._withdrawal: asyncio.Task[None] | None = None
-        engine = self._server.engine
         self._handlers: dict[type, Callable[[Any], None]] = {
             Change: self._fellows.make,
             Decide: self._fellows.decide,

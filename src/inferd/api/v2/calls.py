@@ -42,7 +42,7 @@ async def server_ready(engine: Engine) -> ReadyReport:
 async def model_ready(engine: Engine, model: str, version: str = "") -> ReadyReport:
     """Return whether a model is ready; that it is unknown is no error."""
     try:
-        if await engine.catalog.says_ready(model, version):
+        if await engine.readiness.says_ready(model, version):
             return ReadyReport(is_ready=True, model=model)
     except ModelNotFound as error:
         # Clients ask before they load a model, so this is Triton's answer.

@@ -166,10 +166,6 @@ class Catalog:
             served.name, versions, served.platform, served.inputs(), served.outputs()
         )
 
-    async def says_ready(self, name: str, version: str) -> bool:
-        """Tell whether a model is ready, and says so if it can be asked. Raises ModelNotFound."""
-        return self.is_ready(name, version) and await self.find(name, version).says_ready()
-
     def _rows(self) -> Iterator[IndexEntry]:
         """Yield one row per known model version, by name and number."""
         for name, model in sorted(self.models.items()):

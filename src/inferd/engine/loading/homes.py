@@ -123,6 +123,7 @@ def forward(served: Served, home: Home, exchange: Exchange | None) -> None:
     form, check = form_of(served.config), served.responses.check
     scheduler = ForwardScheduler(name, served.scheduler, exchange, home, form, check)
     served.run_by(scheduler)
+    served.is_forwarded = True
     instances.tell_total(scheduler.spread_over)
 
 

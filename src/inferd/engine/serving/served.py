@@ -34,7 +34,8 @@ class Served:
     versions that they call, and the scheduler of an `ensemble`, which may be behind a cache.
     `prompt` is its scheduler, if that may have answers at once.
     `identity` tells what its answers hang on, and `is_cached` whether they are kept
-    (inferd.engine.loading.caching). `joining` tells whether its requests are joined,
+    (inferd.engine.loading.caching). Of one that `is_forwarded` other processes of the server have
+    instances, too, or alone. `joining` tells whether its requests are joined,
     `why_isolated` why it runs in a worker that would not otherwise. One that `has_sequences` takes
     requests that belong together, itself or in a step of the ensemble it is.
     """
@@ -65,7 +66,7 @@ class Served:
         self.ensemble: EnsembleScheduler | None = None
         self.steps: Sequence[Served] = ()
         self.identity = Identity()
-        self.is_cached = False
+        self.is_cached = self.is_forwarded = False
         self.joining, self.why_isolated = AS_CONFIGURED, ""
         self.has_sequences = config.sequence_batching is not None
         self.labels = labels or {}
