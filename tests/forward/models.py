@@ -45,6 +45,23 @@ class TritonPythonModel:
 """
 )
 
+# Until nobody waits for its answer.
+WAITS = (
+    HEAD
+    + """
+import time
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            while not request.is_cancelled():
+                time.sleep(0.001)
+            if sender := request.get_response_sender():
+                sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+                return None
+        return [pb_utils.InferenceResponse([]) for request in requests]
+"""
+)
+
 SUMS = (
     HEAD
     + """

@@ -18,6 +18,7 @@ from models import (
     SUMS,
     SUMS_CONFIG,
     TWICE,
+    WAITS,
     WHO,
 )
 
@@ -551,6 +552,33 @@ def test_a_request_that_its_client_gives_up_leaves_the_queue_of_its_owner(togeth
             return running.cancelled(), counted[other], counted[owner]
 
     assert asyncio.run(go()) == (True, (0, 1, 0), (0, 0, 0))
+
+
+@pytest.mark.parametrize("is_decoupled", [False, True])
+def test_a_request_that_its_client_gives_up_while_it_runs_is_counted_as_executed(
+    together, ask, until, is_decoupled
+):
+    config = INT_CONFIG + "model_transaction_policy { decoupled: true }\n" * is_decoupled
+
+    async def read(engine, request):
+        return [answer async for answer in engine.stream(request)]
+
+    async def go():
+        async with together(2, m=(config, WAITS)) as all_:
+            begin = read if is_decoupled else Engine.infer
+            owner, other = all_.owner("m"), all_.other("m")
+            running = asyncio.create_task(begin(all_.engines[other], ask("m", IN=[1])))
+            await until(lambda: all_.engines[owner].exchange._ends)
+            [end] = all_.engines[owner].exchange._ends
+            await until(lambda: any(one.request.started_ns for one in end._running.values()))
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            link = all_.engines[other].exchange.peers.link(owner)
+            await until(lambda: not link._given_up)
+            counted = all_.counted("m")
+            return counted[other], counted[owner]
+
+    assert asyncio.run(go()) == ((0, 1, 1), (0, 0, 0))
 
 
 def test_what_its_owner_refuses_is_counted_as_refused(together, ask, until):

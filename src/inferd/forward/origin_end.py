@@ -27,6 +27,10 @@ BegunStream = tuple[int, "asyncio.Queue[Item]"]
 """A request's number, and its answers as they come."""
 
 
+Left = Callable[[InferRequest], None]
+"""Told of what has run there for a request that nobody waited for any more: its times."""
+
+
 class _OneAnswer:
     """A request whose answer is awaited."""
 
@@ -101,6 +105,8 @@ class OriginEnd:
         self._calls: dict[int, _OneAnswer | _Answers | _Question] = {}
         # Numbers whose END is still to come: frames for others are nonsense.
         self._given_up: set[int] = set()
+        # Those of them of which nothing was heard, with their batch size: the END says if they ran.
+        self._left: dict[int, tuple[int, Left]] = {}
         self._last = 0
         self.is_retired = False
         """Whether new requests go elsewhere."""
@@ -169,11 +175,18 @@ class OriginEnd:
         self.line.send(kind, number, head, data)
         return number
 
-    def give_up(self, number: int) -> None:
-        """Ask for no more of a request, unless it has ended; its end comes even so."""
-        if self._calls.pop(number, None) is not None:
-            self._given_up.add(number)
-            self.line.send(FrameKind.CANCEL, number, b"")
+    def give_up(self, number: int, left: Left | None = None) -> None:
+        """Ask for no more of a request, unless it has ended; its end comes even so.
+
+        `left` is told then, if the request had begun to run and nobody here knew.
+        """
+        call = self._calls.pop(number, None)
+        if call is None:
+            return
+        self._given_up.add(number)
+        if left is not None and not isinstance(call, _Question) and not call.request.started_ns:
+            self._left[number] = call.request.batch_size, left
+        self.line.send(FrameKind.CANCEL, number, b"")
 
     def _receive(self, kind: int, number: int, head: memoryview, data: memoryview) -> None:
         call = self._calls.get(number)
@@ -182,7 +195,7 @@ class OriginEnd:
             self.retire()
             return
         if call is None:
-            self._drop(kind, number)
+            self._drop(kind, number, head, data)
         elif isinstance(call, _Question):
             if kind != FrameKind.HAS:
                 raise ValueError(f"a frame of kind {kind} for a question")
@@ -201,12 +214,21 @@ class OriginEnd:
         if self.is_retired:
             self._end_if_idle()
 
-    def _drop(self, kind: int, number: int) -> None:
+    def _drop(self, kind: int, number: int, head: memoryview, data: memoryview) -> None:
         """Take what still comes for a request that was given up."""
         if number not in self._given_up:
             raise ValueError(f"a frame of kind {kind} for request {number}, which there is not")
         if kind == FrameKind.END:
             self._given_up.discard(number)
+        # The first that is heard of it has the times.
+        if (waited_for := self._left.pop(number, None)) is not None:
+            batch_size, left = waited_for
+            # Not the request itself: that has been counted, and may be gone.
+            ran = InferRequest("", batch_size=batch_size)
+            decode_answer(ran, head, data)
+            # What requests shared is counted where it ran.
+            if ran.started_ns and not ran.shared:
+                left(ran)
 
     def _end_if_idle(self) -> None:
         if self.is_retired and not self._calls and self.is_open:
@@ -221,5 +243,6 @@ class OriginEnd:
         # Emptied first: who is told may send another request at once.
         calls, self._calls = self._calls, {}
         self._given_up.clear()
+        self._left.clear()
         for call in calls.values():
             call.fail(lost(self.number, why))

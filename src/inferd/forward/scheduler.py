@@ -11,7 +11,7 @@ from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Unavailable
 from inferd.forward.exchange import Exchange
 from inferd.forward.home import Home
-from inferd.forward.origin_end import OriginEnd
+from inferd.forward.origin_end import Left, OriginEnd
 from inferd.forward.owned import AbsentScheduler
 from inferd.forward.owner import owner_of, sequence_key
 from inferd.forward.streaming import SentStream, answers_there
@@ -51,6 +51,8 @@ class ForwardScheduler:
         self.check = check
         self.is_leaving = False
         self.has_instances = not isinstance(local, AbsentScheduler)
+        self.on_left: Left | None = None
+        """Told of a request from here that was running when it was given up."""
         self._exchange = exchange
         self._home = home
         self._prompt = prompt_of(local)
@@ -99,7 +101,7 @@ class ForwardScheduler:
         try:
             return await done
         except BaseException:
-            link.give_up(number)
+            link.give_up(number, self.on_left)
             raise
         finally:
             del done  # it may hold an error whose traceback refers to this frame
@@ -143,7 +145,8 @@ class ForwardScheduler:
         self, number: int, request: InferRequest
     ) -> AsyncGenerator[InferResponse, None]:
         send = partial(self._send_stream, number, request)
-        return answers_there(send, partial(self.local.stream, request), self._note_back)
+        here = partial(self.local.stream, request)
+        return answers_there(send, here, self._note_back, self.on_left)
 
     async def _send_stream(self, number: int, request: InferRequest) -> SentStream | None:
         """Have the owner begin `request`; return None if it runs here. Raises Unavailable."""

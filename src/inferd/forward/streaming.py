@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 from inferd.core.request import InferResponse
 from inferd.errors import InferdError
-from inferd.forward.origin_end import BegunStream, OriginEnd
+from inferd.forward.origin_end import BegunStream, Left, OriginEnd
 
 SentStream = tuple[OriginEnd, BegunStream]
 """A link, and the request whose answers come back on it."""
@@ -15,10 +15,12 @@ async def answers_there(
     send: Callable[[], Awaitable[SentStream | None]],
     here: Callable[[], AsyncGenerator[InferResponse, None]],
     back: Callable[[int], None],
+    left: Left | None = None,
 ) -> AsyncGenerator[InferResponse, None]:
     """Yield the answers to a request that `send` sends, or those from `here` if it sends nothing.
 
-    `back` is told the number of the process that has answered. Raises InferdError.
+    `back` is told the number of the process that has answered, `left` of a run that the reader has
+    left before it answered. Raises InferdError.
     """
     sent = await send()
     if sent is None:
@@ -42,5 +44,5 @@ async def answers_there(
             yield answer
     finally:
         # Also at the end, when it finds nothing to give up.
-        link.give_up(number)
+        link.give_up(number, left)
         back(link.number)

@@ -286,6 +286,10 @@ class Counts:
             self.rerun_count += len(served)
         self._add_execution(self.failed if failed else self.shared, ran, batch_size)
 
+    def add_left_execution(self, ran: Timed) -> None:
+        """Count the execution of a request that has been counted already, before it was known."""
+        self._add_execution(self.failed, ran, ran.batch_size)
+
     def _add_execution(self, rows: dict[int, Phases], ran: Timed, batch_size: int) -> None:
         """Count an execution of its own; one that nobody waits for any more lasts until now."""
         self._last_ns = started_ns = ran.started_ns

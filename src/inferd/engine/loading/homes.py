@@ -122,6 +122,7 @@ def forward(served: Served, home: Home, exchange: Exchange | None) -> None:
     # after the other.
     form, check = form_of(served.config), served.responses.check
     scheduler = ForwardScheduler(name, served.scheduler, exchange, home, form, check)
+    scheduler.on_left = served.counts.add_left_execution
     served.run_by(scheduler)
     served.is_forwarded = True
     instances.tell_total(scheduler.spread_over)
