@@ -2,6 +2,7 @@
 
 import ssl
 import subprocess
+from contextlib import suppress
 
 import pytest
 
@@ -23,9 +24,15 @@ def identities(tmp_path_factory):
 
 def shake_hands(server, client, name=None):
     """Return the certificate the client was shown (DER) and the protocol agreed on. Raises."""
+    end = connected(server, client, name)
+    return end.getpeercert(binary_form=True), end.selected_alpn_protocol()
+
+
+def connected(server, client, name=None, session=None):
+    """Return the client's end after a handshake, which may resume `session`. Raises."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
-        client.wrap_bio(back, there, server_hostname=name),
+        client.wrap_bio(back, there, server_hostname=name, session=session),
         server.wrap_bio(there, back, server_side=True),
     ]
     waiting = list(ends)
@@ -37,7 +44,10 @@ def shake_hands(server, client, name=None):
                 continue
             waiting.remove(end)
     assert not waiting
-    return ends[0].getpeercert(binary_form=True), ends[0].selected_alpn_protocol()
+    # A ticket of TLS 1.3 comes after the handshake.
+    with suppress(ssl.SSLWantReadError):
+        ends[0].read()
+    return ends[0]
 
 
 def client_trusting_anybody(identity=None):
@@ -70,7 +80,10 @@ def live(identities):
         context.load_verify_locations(identities / f"{names[-1]}.pem")
         return context
 
-    return LiveTls(build), names
+    # The file that is read as the authorities' is another than that which `build` reads.
+    authorities = identities / "authorities.pem"
+    authorities.write_bytes((identities / "old.pem").read_bytes())
+    return LiveTls(build, str(authorities)), names
 
 
 @pytest.mark.parametrize("name", [None, "somewhere.example"])
@@ -93,6 +106,24 @@ def test_who_was_trusted_before_is_trusted_no_more(live, identities):
         shake_hands(tls.context, client_trusting_anybody(identities / "old"))
     with pytest.raises(ssl.SSLError):
         shake_hands(tls.context, client_trusting_anybody())
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_session_is_resumed_until_the_authorities_change(live, identities, version):
+    tls, names = live
+    client = client_trusting_anybody(identities / "old")
+    client.maximum_version = version
+    session = connected(tls.context, client).session
+    tls.read()
+    assert connected(tls.context, client, session=session).session_reused
+    # Now they are others: the client would not be let in with its certificate.
+    names.append("new")
+    (identities / "authorities.pem").write_bytes((identities / "new.pem").read_bytes())
+    tls.read()
+    with pytest.raises(ssl.SSLError):
+        connected(tls.context, client, session=session)
+    client = client_trusting_anybody(identities / "new")
+    assert not connected(tls.context, client).session_reused
 
 
 def test_what_cannot_be_used_changes_nothing(live, identities):

@@ -387,7 +387,9 @@ class Server:
         if not (files := tls_files(self.config, "http")):
             return None
         # The context stays, and its files are exchanged behind it: see LiveTls.
-        tls = LiveTls(functools.partial(ssl_context, self.config, with_http2=self._is_one_port))
+        build = functools.partial(ssl_context, self.config, with_http2=self._is_one_port)
+        mutual = self.config.http_use_ssl_mutual
+        tls = LiveTls(build, self.config.http_root_cert if mutual else None)
         self._watcher.read("the TLS files of HTTP", tls.read, *files)
         if self._dashboard is not None and (path := self.config.http_server_cert):
             # A renewed certificate may have other names.

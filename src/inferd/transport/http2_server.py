@@ -84,7 +84,10 @@ class Http2Server(Listener):
     def _read_context(self) -> None:
         """Read the TLS files for the first time. Raises InvalidConfig if they cannot be used."""
         if self.options.has_tls:
-            self._tls = LiveTls(functools.partial(grpc_ssl_context, self.options))
+            build = functools.partial(grpc_ssl_context, self.options)
+            self._tls = LiveTls(
+                build, self.options.root_cert if self.options.use_ssl_mutual else None
+            )
             self.context = self._tls.context
 
     @override
