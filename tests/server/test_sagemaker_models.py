@@ -33,20 +33,26 @@ def unpacked(models, echo):
 
 
 @pytest.fixture
-def port(models):
-    """The port of a server in multi-model mode."""
+def server(models):
+    """A server in multi-model mode."""
     config = ServerConfig(
         model_repository=(str(models),),
         model_control_mode="explicit",
         allow_sagemaker=True,
         sagemaker_multi_model=True,
         sagemaker_port=0,
-        allow_http=False,
+        http_port=0,
         allow_grpc=False,
         allow_metrics=False,
     )
-    with server_in_thread(config) as server:
-        yield server.cloud_ports["SageMaker"]
+    with server_in_thread(config) as running:
+        yield running
+
+
+@pytest.fixture
+def port(server):
+    """The port for SageMaker."""
+    return server.cloud_ports["SageMaker"]
 
 
 def send(port, method, path, body=None, headers=None):
@@ -75,6 +81,14 @@ def test_a_model_is_loaded_called_listed_and_unloaded(port, unpacked, body):
     status, answer = send(port, "POST", "/models/a1b2/invoke", body, TARGET)
     assert (status, answer["model_name"], answer["outputs"][0]["data"]) == (200, "a1b2", [7.0])
     assert send(port, "DELETE", "/models/a1b2") == (200, {})
+    assert send(port, "GET", "/models") == (200, {"models": []})
+    assert load(port, "a1b2", url)[0] == 200
+
+
+def test_a_model_that_another_port_unloads_is_not_loaded(server, port, unpacked):
+    url = unpacked("a1b2")
+    assert load(port, "a1b2", url)[0] == 200
+    assert send(server.http_port, "POST", "/v2/repository/models/a1b2/unload")[0] == 200
     assert send(port, "GET", "/models") == (200, {"models": []})
     assert load(port, "a1b2", url)[0] == 200
 

@@ -4,6 +4,7 @@ import base64
 import http.client
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -137,6 +138,24 @@ def test_what_is_loaded_and_unloaded_is_so_in_all_processes(start, repository, e
         load = json.dumps({"parameters": {"config": config_of(mark)}})
         assert ask(port, "/v2/repository/models/m/load", load)[0] == 200
         assert marks(ask, port) == [mark]
+
+
+def test_what_sagemaker_has_loaded_all_processes_know(start, tmp_path, echo, ask, body):
+    repository_of(tmp_path / "a1" / "model", "shoes", echo())
+    folder = str(tmp_path / "a1" / "model")
+    multi = ["--allow-sagemaker", "--sagemaker-multi-model", "--sagemaker-port=0"]
+    server, _ = start(f"--model-repository={tmp_path}", *multi)
+    pids = children_of(server.process.pid)
+    port = int(re.search(r"SageMaker +http://127.0.0.1:(\d+)", server.said)[1])
+    assert ask(port, "/models", json.dumps({"model_name": "m", "url": folder}))[0] == 200
+    listed = (200, {"models": [{"modelName": "m", "modelUrl": folder}]})
+    assert everywhere(ask, port, "/models") == [listed]
+    assert len(everywhere(ask, port, "/models/m/invoke", body)) == 1
+    # One that starts later knows it, too.
+    os.kill(pids[0], signal.SIGKILL)
+    assert replaced(server, pids)
+    assert until(lambda: everywhere(ask, port, "/models") == [listed])
+    assert ask(port, "/models", json.dumps({"model_name": "m", "url": folder}))[0] == 409
 
 
 def test_a_load_that_fails_changes_nothing_anywhere(start, repository, echo, ask, body):

@@ -130,7 +130,9 @@ class SagemakerRoutes(CloudRoutes):
     ) -> None:
         self._verb = verb
         self._is_multi_model = multi_model
-        self._urls: dict[str, str] = {}  # of the models that SageMaker has loaded
+        # Of the models that SageMaker has loaded. The engine's: in a server of several processes,
+        # another may have been asked for the load.
+        self._folders = engine.control.placed
         self._loading: dict[str, asyncio.Task[InferdError | None]] = {}
         routes = [
             Route("GET", "/ping", "health", self.ping),
@@ -158,24 +160,27 @@ class SagemakerRoutes(CloudRoutes):
     async def invoke_named(self, request: HttpRequest, model: str) -> HttpAnswer:
         """Run an inference of a model that has been loaded."""
         # V2 could load models that SageMaker does not know of; here they are not found.
-        if model not in self._urls:
+        if model not in self._folders:
             return _not_loaded(model)
         return await self.infer(request, model, self._verb)
 
     async def models(self, _request: HttpRequest) -> HttpAnswer:
         """Return the models that are loaded, all on one page."""
-        return HttpAnswer(200, [encode_models(self._urls)])
+        urls = {name: str(folder) for name, folder in self._folders.items()}
+        return HttpAnswer(200, [encode_models(urls)])
 
     async def model(self, _request: HttpRequest, model: str) -> HttpAnswer:
         """Return one model that is loaded."""
-        url = self._urls.get(model)
-        return _not_loaded(model) if url is None else HttpAnswer(200, [encode_model(model, url)])
+        folder = self._folders.get(model)
+        if folder is None:
+            return _not_loaded(model)
+        return HttpAnswer(200, [encode_model(model, str(folder))])
 
     async def load(self, request: HttpRequest) -> HttpAnswer:
         """Load the model in a folder under the name that SageMaker gives it."""
         load = decode_load(request.body)
         name = load.model_name
-        if name in self._urls or name in self._loading:
+        if name in self._folders or name in self._loading:
             return error_answer(409, f"model '{name[:_SHOWN]}' is loaded already, or loading")
         target = request.headers.get(TARGET_MODEL, b"").decode("latin-1")
         # If the client goes away, the load goes on, and the model must then be known as loaded.
@@ -197,17 +202,14 @@ class SagemakerRoutes(CloudRoutes):
             return error
         finally:
             del self._loading[name]
-        self._urls[name] = load.url
         sagemaker_log.info("model '%s' is SageMaker's '%s'", printable(name), printable(target))
         return None
 
     async def unload(self, _request: HttpRequest, model: str) -> HttpAnswer:
         """Unload a model."""
-        if model not in self._urls:
+        if model not in self._folders:
             return _not_loaded(model)
         await self._engine.changes.unload(UnloadRequest(model))
-        # Two unloads at once may both come here.
-        self._urls.pop(model, None)
         return HttpAnswer(200, [b"{}"])
 
 

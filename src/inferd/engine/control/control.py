@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from inferd.aio.thread import in_daemon_thread
 from inferd.core.change import UNSHARED, Agreement
@@ -24,6 +25,9 @@ from inferd.engine.loading.source import ALL, ModelSources, not_loaded
 from inferd.errors import InferdError, InvalidRequest, NotLoadable, Unavailable
 from inferd.repository.layout import check_model_name
 from inferd.repository.repositories import Place
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 log = logging.getLogger("inferd.engine")
 
@@ -45,6 +49,8 @@ class RepositoryControl:
         self._requests: dict[asyncio.Future[None], tuple[str, set[str]]] = {}
         self._is_stopped = False
         self._is_polling = True
+        self.placed: dict[str, Path] = {}
+        """The folders of models that were loaded from one that a request named."""
         self.announce: Callable[[str], Coroutine[object, object, None]] = self._follow_alone
         """Has a model follow what has changed of it, here and in other processes."""
 
@@ -179,6 +185,9 @@ class RepositoryControl:
                 # Held by the versions made from it as well: the last one to go discards it.
                 if upload.release():
                     await in_daemon_thread(upload.discard)
+        self.placed.pop(name, None)
+        if request.folder is not None:
+            self.placed[name] = request.folder
         self._dependents.ask(name)
         self._changes.sent.pop(name, None)
         await self._changes.callers_caught_up(name)
@@ -220,6 +229,7 @@ class RepositoryControl:
                     ):  # some may have come back meanwhile
                         self._changes.withdraw(model_versions, is_gone=is_gone)
                         break
+        self.placed.pop(name, None)
         self._changes.sent.pop(name, None)
         alone = self._dependents.leave(name)
         await self._changes.settle(name)
