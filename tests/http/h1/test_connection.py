@@ -590,6 +590,21 @@ async def test_a_connection_that_never_asks_is_closed(serving):
         assert await client.rest() == b""
 
 
+async def test_empty_lines_do_not_keep_an_idle_connection(serving):
+    async with serving(idle_timeout_s=10.0) as site:
+        client = await site.connect()
+        for _ in range(2):
+            # Some clients send one after each body, which is ignored (RFC 9112, section 2.2).
+            await client.send(b"\r\n")
+            site.pass_time(6)
+            assert (await client.ask(LIVE)).status == 200
+        for _ in range(2):
+            await client.send(b"\r\n")
+            await until_idle()
+            site.pass_time(6)
+        assert await client.rest() == b""
+
+
 async def test_a_head_that_trickles_in_is_refused(serving):
     async with serving(header_timeout_s=5.0) as site:
         client = await site.connect()

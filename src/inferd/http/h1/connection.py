@@ -93,6 +93,8 @@ class HttpConnection(Connection):
         self._is_due = False  # it has a turn coming in this loop iteration
         self._is_probing = False
         self._since = endpoint.now  # when the present state began, for the sweep
+        # When empty lines began to come, and how many answers were left then.
+        self._skipped_since, self._skipped_at = endpoint.now, self._life.answers_left + 1
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.BufferedProtocol."""
@@ -203,6 +205,7 @@ class HttpConnection(Connection):
             while (state := self._state) is HEAD or state is CHUNKS:
                 request = reader.read() if state is HEAD else reader.read_chunks()
                 if request is None:
+                    self._skip()
                     break
                 if reader.is_whole:
                     self._answer(request)
@@ -222,6 +225,14 @@ class HttpConnection(Connection):
             self._go_on_half_closed()
         if not reader.is_reading and self._state is not CLOSED:
             reader.go_on()
+
+    def _skip(self) -> None:
+        """Have empty lines, which are no request, not lengthen the time without one."""
+        if self._reader.has_skipped:
+            self._reader.has_skipped = False
+            if self._skipped_at != self._life.answers_left:
+                self._skipped_at, self._skipped_since = self._life.answers_left, self._since
+            self._since = self._skipped_since
 
     def _go_on_half_closed(self) -> None:
         self._move(HttpEvent.ENDS)

@@ -19,7 +19,8 @@ class RequestReader:
     """Reads one request after the other from `buffer[start:end]`, which has not been consumed yet.
 
     `request` is the one whose `body` is still coming. The client sends no more once `has_ended`;
-    while the connection does not want more, `is_reading` is False.
+    while the connection does not want more, `is_reading` is False. `has_skipped` is that nothing
+    but empty lines has come: whoever reads it takes it back.
     """
 
     def __init__(self, limits: HttpLimits, routes: Routes, capacity: Capacity) -> None:
@@ -38,6 +39,7 @@ class RequestReader:
         self.is_whole = False
         self.is_reading = True
         self.has_ended = False
+        self.has_skipped = False
 
     def room(self) -> memoryview:
         """Return memory for what comes next, behind what has not been consumed."""
@@ -131,6 +133,7 @@ class RequestReader:
         head_end = buffer.find(b"\r\n\r\n", start, self.end)
         if head_end < 0:
             if start == self.end:
+                self.has_skipped = start > 0
                 self.drop()
             else:
                 self.heads.check_partial(buffer, start, self.end)
