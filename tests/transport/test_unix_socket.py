@@ -47,6 +47,12 @@ def test_a_listener_that_is_too_busy_to_answer_is_one_all_the_same(path, bind):
         client.close()
 
 
+def test_a_path_that_is_too_long_for_an_address_is_told_as_that(tmp_path):
+    with pytest.raises(OSError, match="File name too long") as raised:
+        UnixSocket(str(tmp_path / ("x" * 120)))
+    assert raised.value.errno == errno.ENAMETOOLONG
+
+
 def test_what_a_killed_server_has_left_is_replaced(path, bind):
     with socket.socket(socket.AF_UNIX) as killed:
         killed.bind(str(path))

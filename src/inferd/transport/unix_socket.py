@@ -25,8 +25,11 @@ class UnixSocket:
             self.socket.bind(path)
             # By device and inode: the path may be given to a new server before this one has ended.
             self._file = _file_at(path)
-        except BaseException:
+        except BaseException as error:
             self.socket.close()
+            # Python, not the system, refuses what has no room in an address, and gives no number.
+            if isinstance(error, OSError) and error.errno is None:
+                raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG)) from error
             raise
 
     def remove(self) -> None:
