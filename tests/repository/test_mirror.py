@@ -160,6 +160,61 @@ def test_an_empty_object_in_a_folders_place_is_that_folder(repositories, bucket)
     assert (repositories.places()["e"][0].path / "1").is_dir()
 
 
+def test_a_folder_in_which_nothing_lies_keeps_no_model_from_being_read(repositories, bucket):
+    # As consoles of clouds make them; the name in the listing has lost its slash.
+    bucket.put("models/b/later/", b"")
+    b = repositories.find("b")
+    assert b.error is None
+    assert (b.folder / "later").is_dir()
+    del bucket.objects["models/b/later/"]
+    assert repositories.find("b").error is None
+    assert not (b.folder / "later").exists()
+
+
+def test_a_version_that_is_an_empty_object_is_gone_with_it(repositories, bucket):
+    bucket.put("models/b/2/", b"")
+    assert repositories.find("b").versions == (2,)
+    del bucket.objects["models/b/2/"]
+    assert repositories.find("b").versions == (1,)
+
+
+def test_a_file_may_become_a_folder_and_the_reverse(repositories, bucket):
+    bucket.put("models/b/more", b"content")
+    folder = repositories.find("b").folder
+    bucket.put("models/b/more", b"")
+    bucket.put("models/b/more/below", b"content")
+    assert repositories.find("b").error is None
+    assert (folder / "more" / "below").read_bytes() == b"content"
+    del bucket.objects["models/b/more/below"]
+    bucket.put("models/b/more", b"again")
+    assert repositories.find("b").error is None
+    assert (folder / "more").read_bytes() == b"again"
+
+
+def test_an_object_that_is_gone_before_it_is_fetched_is_named(repositories, bucket):
+    [place] = repositories.places()["b"]
+    del bucket.objects["models/b/1/model.onnx"]
+    with pytest.raises(NotLoadable, match=r"does not give 'b/1/model\.onnx': it is not there"):
+        repositories.fetch(place)
+
+
+def test_a_name_that_no_folder_can_have_takes_no_other_model_along(bucket):
+    bucket.put(f"models/{'m' * 300}/config.pbtxt", b"")
+    repositories = Repositories([cloud_url(f"s3://{bucket.url}/models/models")])
+    assert list(repositories.places()) == ["a", "b"]
+    repositories.close()
+
+
+def test_a_folder_that_cannot_be_written_is_reported_and_not_left(bucket, monkeypatch, tmp_path):
+    def fail(self, *_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.mkdir", fail)
+    with pytest.raises(NotLoadable, match="for them: No space left on device"):
+        Repositories([cloud_url(f"s3://{bucket.url}/models/models")])
+    assert not list((tmp_path / "kept").iterdir())
+
+
 @pytest.mark.parametrize(
     "name", ["models/b/../../outside", "models/../outside", "models/b/..\\outside", "models/b/./x"]
 )

@@ -198,6 +198,10 @@ MAX_REASON = 200
 _CHUNK_BYTES = 8 << 20
 
 
+class NotThere(NotLoadable):
+    """There is no object of the name that was listed."""
+
+
 class BucketObject(NamedTuple):
     """One object; `path` is relative to the location, with slashes."""
 
@@ -244,13 +248,20 @@ class Bucket:
     def fetch(self, one: BucketObject, file: Path) -> None:
         """Write the object `one`, as it was when listed, to `file`.
 
-        Raises NotLoadable when it has changed since or cannot be read, and OSError.
+        Raises NotLoadable when it has changed since or cannot be read, NotThere when it is gone,
+        and OSError.
         """
         try:
             # The storage compares the tag, so that what comes is the object of the listing, and
             # never a mixture of two uploads (decision 0023).
             options: Any = {"if_match": one.tag} if one.tag else {}
-            found = self._obstore.get(self._store, one.path, options=options)
+            try:
+                found = self._obstore.get(self._store, one.path, options=options)
+            # Python's own class, which is none of obstore's, and would be taken for a fault of the
+            # folder here.
+            except FileNotFoundError as error:
+                msg = f"'{self._url.text}' does not give '{one.path}': {_GONE}"
+                raise NotThere(msg) from error
             with file.open("wb") as target:
                 for chunk in found.stream(min_chunk_size=_CHUNK_BYTES):
                     # A view of obstore's own buffer: nothing is copied into Python's bytes.
@@ -268,9 +279,10 @@ class Bucket:
         return NotLoadable(f"'{self._url.text}' {what}: {reason}")
 
 
+_GONE = "it is not there"
 # By name, as the classes are there only where obstore is installed.
 _REASONS = {
-    "NotFoundError": "it is not there",
+    "NotFoundError": _GONE,
     "PermissionDeniedError": "these credentials may not read it",
     "UnauthenticatedError": "the credentials are missing or wrong",
     "PreconditionError": "it has changed meanwhile",

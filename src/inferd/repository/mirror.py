@@ -11,13 +11,13 @@ import tempfile
 import threading
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from inferd.config.names import is_inside
 from inferd.errors import InvalidConfig, NotLoadable
-from inferd.repository.bucket import Bucket, BucketObject, CloudUrl
+from inferd.repository.bucket import Bucket, BucketObject, CloudUrl, NotThere
 from inferd.repository.layout import is_version
 
 FOLDERS = {
@@ -26,6 +26,9 @@ FOLDERS = {
     "as": "TRITON_AZURE_MOUNT_DIRECTORY",
 }
 """The variables that name the folder in which models are kept, by the scheme of the URL."""
+
+_MAX_NAME = 255
+"""Bytes of the longest name that a folder can have: what is below a longer one is no model."""
 
 _PART = ".inferd-part"
 """The suffix of files being fetched; readers ignore them, as their names begin with a dot."""
@@ -64,13 +67,13 @@ class Mirror:
     def look(self) -> None:
         """List the bucket: make a folder for each model in it, and delete all others.
 
-        Raises NotLoadable when the cloud does not answer; then nothing has changed.
+        Raises NotLoadable when the cloud does not answer; then nothing has changed. Raises OSError.
         """
         listed: dict[str, dict[str, BucketObject]] = defaultdict(dict)
         for found in self._bucket.objects():
             model, _, path = found.path.partition("/")
             # Objects beside the models are no models, just as files in a local repository.
-            if path and _is_sound(found.path):
+            if path and _is_sound(found.path) and len(os.fsencode(model)) <= _MAX_NAME:
                 listed[model][path] = found
         with self._lock:
             self._listed = listed
@@ -93,18 +96,20 @@ class Mirror:
         with turn:
             wanted = self._listed.get(model, {})
             here = self._here[model]
+            root = self.folder / model
+            folders = _folders(wanted)
             try:
                 # Before anything is written: a file may have to give way to a folder of its name.
                 for path in here.keys() - wanted.keys():
-                    _remove(self.folder / model / path, self.folder / model)
+                    _remove(root / path, root)
                     del here[path]
                 for path, found in wanted.items():
-                    if _is_folder(path, found, wanted):
-                        (self.folder / model / path).mkdir(parents=True, exist_ok=True)
+                    if path in folders:
+                        _make_folder(root / path)
                     # Size, time and tag: any of them differs when the object was written again.
                     elif here.get(path) != found:
-                        self._fetch(found, self.folder / model / path)
-                        here[path] = found
+                        self._fetch(found, root / path)
+                    here[path] = found
             except OSError as error:
                 msg = f"model '{model}' cannot be kept in the folder for it: {error.strerror}"
                 raise NotLoadable(msg) from error
@@ -118,23 +123,41 @@ class Mirror:
         # In the same folder, as a rename is atomic within one file system only.
         part = file.with_name(f".{file.name}{_PART}")
         try:
-            self._bucket.fetch(found, part)
+            try:
+                self._bucket.fetch(found, part)
+            except NotThere:
+                if found.size:
+                    raise
+                # The object's name ends in a slash, which the listing does not tell: consoles of
+                # clouds make such ones for folders, and nothing lies in this one.
+                return _make_folder(file)
             # Objects' times are whole seconds: a hash of the tag tells changed contents apart.
             time_ns = found.modified_ns + zlib.crc32(found.tag.encode()) % 1_000_000
             # Before the rename: the watch compares times, and must not see the
             # file with the time of its download.
             os.utime(part, ns=(time_ns, time_ns))
+            with suppress(OSError):  # a folder that is none any more
+                file.rmdir()
             part.replace(file)
         finally:
             part.unlink(missing_ok=True)
 
 
 def _remove(file: Path, root: Path) -> None:
-    """Delete a file, and its parent folders below `root` that are then empty."""
-    file.unlink(missing_ok=True)
+    """Delete a file or an empty folder, and its parents below `root` that are then empty."""
+    if not file.is_dir():
+        file.unlink(missing_ok=True)
+        file = file.parent
     with suppress(OSError):  # something else lies there
-        while (file := file.parent) != root:
+        while file != root:
             file.rmdir()
+            file = file.parent
+
+
+def _make_folder(folder: Path) -> None:
+    if folder.is_file():  # until now
+        folder.unlink()
+    folder.mkdir(parents=True, exist_ok=True)
 
 
 def _is_sound(path: str) -> bool:
@@ -142,8 +165,11 @@ def _is_sound(path: str) -> bool:
     return is_inside(path) and "\0" not in path and str(PurePosixPath(path)) == path
 
 
-def _is_folder(path: str, found: BucketObject, around: Iterable[str]) -> bool:
-    """Tell whether an empty object stands for a folder, since clouds have none."""
-    return found.size == 0 and (
-        is_version(path) or any(other.startswith(f"{path}/") for other in around)
-    )
+def _folders(wanted: Mapping[str, BucketObject]) -> set[str]:
+    """Return the empty objects that stand for folders, since clouds have none."""
+    around = {str(parent) for path in wanted for parent in PurePosixPath(path).parents}
+    return {
+        path
+        for path, found in wanted.items()
+        if found.size == 0 and (is_version(path) or path in around)
+    }

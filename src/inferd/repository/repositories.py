@@ -187,7 +187,11 @@ class Repositories:
         self._mirrors[mirror.folder] = mirror
         self._urls[mirror.folder] = url.text
         self._roots.append(mirror.folder)
-        mirror.look()
+        try:
+            mirror.look()
+        except OSError as error:
+            msg = f"models of '{url.text}' cannot be kept in the folder for them: {error.strerror}"
+            raise NotLoadable(msg) from error
 
     def _add(self, path: Path) -> None:
         try:
