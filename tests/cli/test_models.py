@@ -121,3 +121,15 @@ def test_no_server_is_code_1_and_wrong_arguments_are_code_2(command, dead_url, v
     assert said.code == 2 and f"See inferd {verb} --help." in said.err
     said = command(verb, "--help")
     assert said.code == 0 and said.out.startswith(f"usage: inferd {verb}")
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_a_name_that_is_no_utf_8_is_refused(command, protocol):
+    name = "caf\udce9"
+    for verb in ("models", "stats"):
+        said = command(verb, name, protocol=protocol)
+        assert said.code == 2 and said.err.startswith(f"inferd {verb}: 'caf\\udce9' cannot be sent")
+    found = command("load", name, "texts", "--json", protocol=protocol)
+    assert found.code == 1 and [one["ok"] for one in found.json] == [False, True]
+    said = command("infer", name, "--random", protocol=protocol)
+    assert said.code == 2 and "cannot be sent" in said.err

@@ -354,3 +354,26 @@ def regions():
 def client_block(client, size):
     memory = client.shared_memory(size)
     return memory if hasattr(memory, "__enter__") else client.block(memory)
+
+
+HALF = "caf\udce9"
+"""A name of a file that is no UTF-8, as Python has it."""
+
+
+def test_texts_that_are_no_utf_8_are_refused_before_they_are_sent(client):
+    calls = {
+        "infer": lambda: client.infer(HALF, {"x": np.zeros((1, 3), np.float32)}),
+        "version": lambda: client.infer("x", {"x": np.zeros(1)}, version=HALF),
+        "id": lambda: client.infer("x", {"x": np.zeros(1)}, id=HALF),
+        "outputs": lambda: client.infer("x", {"x": np.zeros(1)}, outputs=[HALF]),
+        "metadata": lambda: client.metadata(HALF),
+        "config": lambda: client.config("x", HALF),
+        "ready": lambda: client.is_ready(HALF),
+        "statistics": lambda: client.statistics(HALF),
+        "load": lambda: client.load(HALF),
+        "unload": lambda: client.unload(HALF, dependents=True),
+        "trace": lambda: client.trace_settings(HALF),
+    }
+    for call in calls.values():
+        with pytest.raises(InvalidRequest, match=r"caf\\udce9|surrogate|UTF-8|utf-8"):
+            call()

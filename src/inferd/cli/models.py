@@ -18,7 +18,7 @@ from inferd.cli.remote.server import (
     url_of,
 )
 from inferd.cli.terminal import Board, screen
-from inferd.errors import InferdError, InvalidConfig, Unsupported
+from inferd.errors import InferdError, InvalidConfig, InvalidRequest, Unsupported
 
 if TYPE_CHECKING:
     from inferd.client import Client
@@ -62,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
         return 130
     except InferdError as error:
         sys.stderr.write(f"inferd {verb}: {failure_text(error, url_of(given))}\n")
-        return 2 if isinstance(error, InvalidConfig) else 1
+        return 2 if isinstance(error, InvalidConfig | InvalidRequest) else 1
 
 
 def parser(verb: str) -> CommandParser:
@@ -170,8 +170,8 @@ def _each(client: "Client", given: argparse.Namespace, act: Callable[[str], None
         error = ""
         try:
             act(model)
-        # The server's refusal is about this model; anything else ends the command.
-        except ServerError as failure:
+        # What is wrong is this model, or its name; anything else ends the command.
+        except (ServerError, InvalidRequest) as failure:
             error = failure_text(failure, client.url)
             code = 1
         seconds = round(time.monotonic() - began_s, 3)
@@ -288,7 +288,9 @@ def _shown(given: argparse.Namespace, look: Callable[[], tuple[Board, object]]) 
 
 
 def _write_json(value: object) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    text = json.dumps(value, ensure_ascii=False)
+    # Names of arguments may be no UTF-8; what stands for that in Python, JSON can escape.
+    sys.stdout.write(text.encode(errors="backslashreplace").decode() + "\n")
     sys.stdout.flush()
 
 

@@ -12,6 +12,7 @@ from inferd.client.errors import (
     DeadlineExceeded,
 )
 from inferd.client.target import ServerTarget
+from inferd.errors import InvalidRequest
 
 _SHOWN = 60
 
@@ -78,3 +79,17 @@ def client_errors() -> Iterator[None]:
         yield
     except OSError as error:
         raise as_client_error(error) from None
+
+
+def not_sendable(error: UnicodeEncodeError) -> InvalidRequest:
+    """Return the error for a text with half a surrogate pair, as names of files may have it."""
+    return InvalidRequest(f"{error.object!a} cannot be sent: it is no text that UTF-8 has")
+
+
+@contextmanager
+def sendable() -> Iterator[None]:
+    """Raise what encoding a text raises as InvalidRequest."""
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        raise not_sendable(error) from None

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 from inferd.client.call import ClientCall, ServerAnswer
 from inferd.client.errors import BadAnswer, ClientError, DeadlineExceeded, server_error
+from inferd.client.failures import not_sendable, sendable
 from inferd.client.regions import Registration
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata
@@ -67,6 +68,7 @@ class GrpcCalls:
         decode = partial(messages.decode_ready, "ServerReady")
         return _call("ServerReady", b"", decode, is_health=True)
 
+    @sendable()
     def model_ready(self, model: str, version: str) -> ClientCall[bool]:
         """Whether a model is ready."""
         message = messages.encode_model_request("ModelReady", model, version)
@@ -77,16 +79,19 @@ class GrpcCalls:
         """Name, version and extensions of the server."""
         return _call("ServerMetadata", b"", messages.decode_server_metadata)
 
+    @sendable()
     def metadata(self, model: str, version: str) -> ClientCall[ModelMetadata]:
         """Inputs and outputs of a model."""
         message = messages.encode_model_request("ModelMetadata", model, version)
         return _call("ModelMetadata", message, messages.decode_model_metadata)
 
+    @sendable()
     def config(self, model: str, version: str) -> ClientCall[JsonObject]:
         """The configuration of a model."""
         message = encode("inference.ModelConfigRequest", name=model, version=version)
         return _call("ModelConfig", message, _read_config)
 
+    @sendable()
     def statistics(self, model: str, version: str) -> ClientCall[list[ModelStatistics]]:
         """The statistics of a model, or of all."""
         message = encode_statistics_request(model, version)
@@ -97,16 +102,19 @@ class GrpcCalls:
         message = encode("inference.RepositoryIndexRequest", ready=ready)
         return _call("RepositoryIndex", message, _read_index)
 
+    @sendable()
     def load(self, load: LoadRequest) -> ClientCall[None]:
         """Load a model."""
         message = encode_load_message(load)
         return _call("RepositoryModelLoad", message, _read_nothing, is_safe=False)
 
+    @sendable()
     def unload(self, unload: UnloadRequest) -> ClientCall[None]:
         """Unload a model."""
         message = encode_unload_message(unload)
         return _call("RepositoryModelUnload", message, _read_nothing, is_safe=False)
 
+    @sendable()
     def trace_settings(
         self, model: str, changes: Mapping[str, object] | None
     ) -> ClientCall[JsonObject]:
@@ -194,6 +202,8 @@ def _encoded(request: InferRequest) -> list[Buffer]:
     # protobuf's, for a parameter that is no text, no number and no boolean.
     except TypeError as error:
         raise InvalidRequest(f"a parameter cannot be sent: {error}") from error
+    except UnicodeEncodeError as error:
+        raise not_sendable(error) from None
 
 
 def _call(

@@ -13,6 +13,7 @@ import orjson
 
 from inferd.client.call import ClientCall, ServerAnswer
 from inferd.client.errors import BadAnswer, InvalidTarget, ServerError, server_error
+from inferd.client.failures import sendable
 from inferd.client.regions import Registration
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelMetadata, ServerMetadata
@@ -57,8 +58,13 @@ BINARY_EXTENSION = "binary_tensor_data"
 # A client asks the same few models again and again, and quoting costs more than the lookup.
 @lru_cache(maxsize=1024)
 def _url(model: str, version: str = "", verb: str = "") -> str:
-    which = f"/versions/{quote(version, safe='')}" if version else ""
-    return f"/v2/models/{quote(model, safe='')}{which}{verb and '/' + verb}"
+    which = f"/versions/{_quoted(version)}" if version else ""
+    return f"/v2/models/{_quoted(model)}{which}{verb and '/' + verb}"
+
+
+@sendable()
+def _quoted(text: str) -> str:
+    return quote(text, safe="")
 
 
 # No state: what differs between clients is in the head and the connection.
@@ -107,7 +113,7 @@ class RestCalls:
         """Load a model."""
         from inferd.wire.v2.repository import encode_load_request
 
-        path = f"/v2/repository/models/{quote(load.model, safe='')}/load"
+        path = f"/v2/repository/models/{_quoted(load.model)}/load"
         body = encode_load_request(load) if load.files or load.config is not None else b"{}"
         return _post(path, _read_nothing, body)
 
@@ -115,7 +121,7 @@ class RestCalls:
         """Unload a model."""
         from inferd.wire.v2.repository import encode_unload_request
 
-        path = f"/v2/repository/models/{quote(unload.model, safe='')}/unload"
+        path = f"/v2/repository/models/{_quoted(unload.model)}/unload"
         body = encode_unload_request(unload) if unload.unload_dependents else b"{}"
         return _post(path, _read_nothing, body)
 
