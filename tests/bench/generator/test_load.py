@@ -180,6 +180,12 @@ def test_errors_are_counted_and_the_load_goes_on():
     assert sample.errors.keys() == {"400: bad"} and sample.answered > 0
 
 
+def test_errors_of_the_warm_up_are_not_counted():
+    point = Point(rate=100, seconds=0.2, warmup_s=0.2, connections=2)
+    sample, _, progress = load(point, lambda number: BAD if number < 4 else OK)
+    assert progress[-1].errors == 3 and not sample.errors
+
+
 def test_lost_connections_are_made_anew():
     sample, state, _ = load(CLOSED, lambda number: b"" if number % 5 == 0 else OK)
     assert sample.errors.keys() == {"the connection was lost"}

@@ -81,6 +81,8 @@ class PointLoad:
             self._is_measured = True
             if self._is_ending or self._done.done():
                 began_ns = at_ns
+            else:
+                self._record.forget_errors()  # those of the warm-up
             await self._wait_until(self._end_ns)
             after, ended_ns = usage(), min(self._end_ns, now_ns())
             self._is_ending = True

@@ -73,6 +73,10 @@ class LoadRecord:
             error = "others"
         self._errors[error] += 1
 
+    def forget_errors(self) -> None:
+        """Leave what has failed until now out of what was measured."""
+        self._errors.clear()
+
     def sample(
         self, began_ns: int, ended_ns: int, before: ProcessUsage, after: ProcessUsage
     ) -> LoadSample:
