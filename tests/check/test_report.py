@@ -186,3 +186,11 @@ def test_a_name_that_is_no_utf8_is_escaped(tmp_path, monkeypatch):
     assert json.loads(document)["findings"][0]["file"] == "m\\xff"
     [result] = json.loads(log)["runs"][0]["results"]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "m%FF"
+
+
+@pytest.mark.parametrize("write", [write_json, write_sarif])
+def test_a_text_that_is_no_utf8_is_escaped(write):
+    found = [Finding("error", "layout", os.fsdecode(b"not m\xff"), Path("m"))]
+    out = io.StringIO()
+    write(found, 1, out)
+    assert r"not m\\xff" in out.getvalue()

@@ -102,3 +102,10 @@ def test_a_python_file_is_an_app_unless_it_is_a_model_by_itself(tmp_path, name, 
     assert is_app(path) == expected
     assert not is_app(tmp_path / "nothing.py")
     assert not is_app(tmp_path)
+
+
+def test_a_file_whose_name_is_not_utf8_is_refused(tmp_path):
+    file = tmp_path / os.fsdecode(b"a\xff.onnx")
+    file.touch()
+    with pytest.raises(InvalidConfig, match=r"the name of the file 'a\\xff\.onnx' is not UTF-8"):
+        single_model(file)

@@ -32,8 +32,12 @@ _MOST_NAMES = 5
 
 def shown_path(path: Path) -> str:
     """Return a path as people would type it here, escaped where it is no UTF-8."""
+    return _escaped(_near(path))
+
+
+def _escaped(text: str) -> str:
     # No document and not every terminal takes the bytes of a name that is in no encoding.
-    return _near(path).encode(errors="surrogateescape").decode(errors="backslashreplace")
+    return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def _near(path: Path) -> str:
@@ -143,7 +147,7 @@ def write_json(findings: Sequence[Finding], model_count: int, out: TextIO) -> No
     """Write `findings` and how many there are as JSON. Fields that are not known are left out."""
     listed = [
         {
-            name: value
+            name: _escaped(value) if isinstance(value, str) else value
             for name, value in msgspec.structs.asdict(one).items()
             if value or name in ("level", "rule", "text")
         }
@@ -206,7 +210,7 @@ def _result(finding: Finding) -> dict[str, object]:
         "ruleIndex": list(RULES).index(finding.rule),
         # SARIF has the same three levels.
         "level": finding.level,
-        "message": {"text": finding.text + fix},
+        "message": {"text": _escaped(finding.text + fix)},
         "locations": [{"physicalLocation": place}],
     }
 

@@ -261,7 +261,14 @@ def _with_files(
 
 
 def _run_by(platform: Platform, config: ModelConfig, filename: str) -> ModelConfig:
-    """Return `config` with the file, and the backend of its `platform` unless it names one."""
+    """Return `config` with the file, and the backend of its `platform` unless it names one.
+
+    Raises InvalidConfig for a file that it cannot name.
+    """
+    # The configuration travels in JSON and protobuf, which are UTF-8.
+    shown_name = filename.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    if shown_name != filename:
+        raise InvalidConfig(f"the name of the file '{shown_name}' is not UTF-8")
     config = replace(config, default_model_filename=filename)
     if config.backend or config.platform:
         return config
