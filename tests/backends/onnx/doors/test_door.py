@@ -406,6 +406,18 @@ def test_divisions_that_cannot_overflow_are_left_alone(tmp_path, divisor, elemen
     assert guarded(files.file)[:2] == (None, ())
 
 
+@pytest.mark.parametrize("outputs", [["y", "z"], ["y", ""]])
+def test_a_split_in_fewer_parts_than_it_gives_is_refused_at_load(tmp_path, outputs):
+    node = helper.make_node("Split", ["x"], outputs, axis=1, num_outputs=1)
+    shown = [helper.make_tensor_value_info("y", FLOAT, None)]
+    x = helper.make_tensor_value_info("x", FLOAT, ["n", 4])
+    opset = helper.make_opsetid("", 18)
+    graph = helper.make_graph([node], "g", [x], shown)
+    model = helper.make_model(graph, opset_imports=[opset], ir_version=8)
+    with pytest.raises(InvalidConfig, match="the Split that gives 'y' has num_outputs 1, and 2 o"):
+        OnnxBackend().complete(written(tmp_path, model), ModelConfig("m"))
+
+
 @pytest.mark.parametrize(
     ("attributes", "words"),
     [

@@ -62,6 +62,10 @@ def _refusal(node: RowNode) -> str:
                 return f"{_words(node)} has kernel_shape {numbers}: no run of it would end"
     if node.op == "GatherND" and not 0 <= node.number("batch_dims", 0) < _MOST_DIMS:
         return f"{_words(node)} has batch_dims {node.number('batch_dims', 0)}"
+    parts = node.number("num_outputs", 0) if node.op == "Split" else 0
+    if 0 < parts < len(node.outputs):
+        # Where the dim is known, that is read out of bounds as the model loads.
+        return f"{_words(node)} has num_outputs {parts}, and {len(node.outputs)} outputs"
     return ""
 
 
