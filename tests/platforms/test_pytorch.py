@@ -345,6 +345,49 @@ def test_what_a_model_writes_stays_its_own(tmp_path):
     assert second.outputs[1].numpy().tolist() == [2, 2, 2]
 
 
+class Attribute(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.total = torch.zeros(3)
+
+    def forward(self, x):
+        self.total += x
+        return self.total
+
+
+class Listed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.totals = [torch.zeros(3)]
+
+    def forward(self, x):
+        self.totals[0] += x
+        return self.totals[0]
+
+
+class Replaced(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(0))
+
+    def forward(self, x):
+        if len(self.total) == 0:
+            self.total = torch.zeros_like(x)
+        self.total += x
+        return self.total
+
+
+@pytest.mark.parametrize("module", [Attribute, Listed, Replaced])
+def test_an_answer_outlives_the_next_change_of_the_models_state(tmp_path, module):
+    found, wanted = save(tmp_path, module()), config(("x",), ("y",))
+    backend = PytorchBackend()
+    instance = backend.open(found, backend.complete(found, wanted), CPU)
+    request = InferRequest("m", inputs=tensors(x=ONES))
+    first, second = instance.execute([request, request])
+    assert first.outputs[0].numpy().tolist() == [1, 1, 1]
+    assert second.outputs[0].numpy().tolist() == [2, 2, 2]
+
+
 def test_a_script_writes_its_results_to_no_request(tmp_path):
     class Results(torch.nn.Module):
         def forward(self, x):

@@ -32,6 +32,37 @@ class Script:
         self.writes = "_(%" in str(graph) or _has_outputs(graph)
         # To tell outputs that are the module's own memory, which must be copied.
         self.state = frozenset(each.untyped_storage().data_ptr() for each in module.buffers())
+        # What is in plain attributes, or replaced by a run, is not among these.
+        self.has_hidden_state = self.writes and _has_hidden_state(graph, _stored_names(module))
+
+
+def _stored_names(module: Any) -> frozenset[str]:
+    named = [*module.named_buffers(), *module.named_parameters()]
+    return frozenset(name.rpartition(".")[2] for name, _ in named)
+
+
+_HOLDING_TENSORS = frozenset(("TensorType", "ListType", "DictType", "TupleType", "OptionalType"))
+
+
+def _has_hidden_state(block: Any, stored: frozenset[str]) -> bool:
+    """Return whether `block` uses tensors of the module that are not `stored` under their names."""
+    for node in block.nodes():
+        if node.kind() == "prim::SetAttr" and _holds_tensors([*node.inputs()][1]):
+            return True
+        if (
+            node.kind() == "prim::GetAttr"
+            and node.s("name") not in stored
+            and _holds_tensors(node.output())
+        ):
+            return True
+        if any(_has_hidden_state(inner, stored) for inner in node.blocks()):
+            return True
+    return False
+
+
+def _holds_tensors(value: Any) -> bool:
+    kind = value.type()
+    return kind.kind() in _HOLDING_TENSORS and "Tensor" in str(kind)
 
 
 _WRITTEN = re.compile(r"Tensor\([^)]*!")

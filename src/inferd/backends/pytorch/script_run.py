@@ -117,6 +117,7 @@ class _Outputs:
         self._tensor, self._strided = torch.Tensor, torch.strided
         self._plain = script.dtypes - {torch.bfloat16}
         self._dtypes, self._state = script.dtypes, script.state
+        self._copies = script.has_hidden_state
         self._model = config.name
         self._order = outputs_in_order(config)
         self._datatypes = {tensor.name: tensor.datatype for tensor in config.output}
@@ -168,7 +169,8 @@ class _Outputs:
             raise BackendFailed(msg)
         is_plain = dtype in self._plain
         array: Array = value.numpy(force=True) if is_plain else to_array(self._torch, value)
-        if self._state and value.untyped_storage().data_ptr() in self._state:
+        is_state = self._state and value.untyped_storage().data_ptr() in self._state
+        if is_state or self._copies:
             return array.copy()  # a later run may change the module's state
         return array
 
