@@ -127,6 +127,35 @@ def test_a_graph_tells_its_placeholders_and_asks_for_outputs(tmp_path, write):
         read_graph(file, OUT, "m")
 
 
+LEFT_OUT = {"dtype": b"\x30\x01"}
+NO_DIMS = {**LEFT_OUT, "shape": b"\x3a\x00"}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "producer", "is_unranked"),
+    [(LEFT_OUT, 1000, True), (NO_DIMS, 21, True), (NO_DIMS, 22, False)],
+)
+def test_a_placeholder_without_a_shape_may_have_any(
+    tmp_path, write, attributes, producer, is_unranked
+):
+    versions = write.encoded((4, write.encoded((1, producer))))
+    nodes = write.node("x", "Placeholder", **attributes), write.node("y", "Relu", "x")
+    file = tmp_path / "model.graphdef"
+    file.write_bytes(write.graph_def(*nodes) + versions)
+    x = read_graph(file, OUT, "m").signature.inputs["x"]
+    assert (x.shape, x.is_unranked) == ((), is_unranked)
+
+
+def test_a_graph_batches_although_it_does_not_tell_the_shapes_of_outputs(tmp_path, write):
+    file = tmp_path / "model.graphdef"
+    file.write_bytes(write.graph_def(write.placeholder("x"), write.node("y", "Relu", "x")))
+    files = ModelFiles(tmp_path, 1, tmp_path, file)
+    config = ModelConfig("m", max_batch_size=8, output=OUT.output)
+    completed = TensorflowBackend().complete(files, config)
+    assert completed.input == (ModelInput("x", DataType.FP32, (3,)),)
+    assert completed.max_batch_size == 8
+
+
 def test_without_tensorflow_everything_that_does_not_fit_is_reported(folder, relu):
     place = folder(serving_default=relu)
     files = ModelFiles(place, 1, place, place)

@@ -91,7 +91,9 @@ def read_graph(file: Path, config: ModelConfig, what: str) -> ServedSignature:
     for name, tensor in fetches.items():
         if tensor.partition(":")[0] not in graph.nodes:
             raise InvalidConfig(f"{what} has no node '{name}', which config.pbtxt has as output")
-    outputs = {o.name: Declared(o.name, "", (), o.datatype) for o in config.output}
+    outputs = {
+        o.name: Declared(o.name, "", (), o.datatype, is_unranked=True) for o in config.output
+    }
     nodes = graph.reached(fetches.values())
     _check_tables(fills_from_elsewhere(graph, frozenset(), [], nodes), what)
     used = {node.name for node in nodes}

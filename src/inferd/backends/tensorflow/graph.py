@@ -5,7 +5,7 @@ copied, so even a model of gigabytes takes only as long as its list of nodes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inferd.core.signature import Declared
 from inferd.formats.protobuf import Malformed, fields, signed
@@ -89,6 +89,9 @@ _OUTSIDE_STARTS = (
     "CreateSummary", "SnapshotDataset", "SnapshotChunk", "SnapshotNested", "Rpc",
 )  # fmt: skip
 
+_FIRST_WITH_SCALARS = 22
+"""The version of graphs since which a placeholder without dims is a scalar (TF_GRAPH_DEF_VERSION)."""
+
 _LOOPS = frozenset(("Enter", "RefEnter", "Switch", "RefSwitch", "Merge", "Exit", "NextIteration"))
 
 
@@ -108,6 +111,7 @@ class TfGraph:
 
     def __init__(self, graph_def: memoryview) -> None:
         self.nodes = {node.name: node for node in map(_node, messages(graph_def, 1))}
+        self._producer = integer(merged(graph_def, 4), 1)
         self._functions: dict[str, list[TfNode]] = {}
         self._arguments: dict[str, list[str]] = {}
         for function in messages(merged(graph_def, 2), 1):
@@ -123,14 +127,17 @@ class TfGraph:
     def placeholders(self) -> dict[str, Declared]:
         """Return the placeholders, by node name."""
         return {
-            name: declared(
-                name,
-                integer(node.attributes.get("dtype", NOTHING), 6),
-                merged(node.attributes.get("shape", NOTHING), 7),
-            )
+            name: self._placeholder(name, node)
             for name, node in self.nodes.items()
             if node.op == "Placeholder"
         }
+
+    def _placeholder(self, name: str, node: TfNode) -> Declared:
+        shape = merged(node.attributes.get("shape", NOTHING), 7)
+        found = declared(name, integer(node.attributes.get("dtype", NOTHING), 6), shape)
+        # The attribute's default is unknown, and no dims at all meant the same before.
+        is_left_out = "shape" not in node.attributes or self._producer < _FIRST_WITH_SCALARS
+        return replace(found, is_unranked=True) if is_left_out and not found.shape else found
 
     def unread(self) -> list[str]:
         """Return the nodes that no other node reads: the outputs are among them."""
