@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import openvino
 import pytest
+from openvino import opset6
 from openvino import opset13 as op
 
 from inferd.backends.openvino.backend import DATATYPES, OpenvinoBackend, outputs_by, settings
@@ -22,7 +23,7 @@ CPU = Placement("m_0")
 BACKEND = OpenvinoBackend()
 
 
-def saved(folder, outputs, inputs, name="model.xml"):
+def saved(folder, outputs, inputs, name="model.xml", sinks=()):
     """Write a model; outputs is name -> node."""
     for label, node in outputs.items():
         node.output(0).get_tensor().set_names({label})
@@ -31,6 +32,7 @@ def saved(folder, outputs, inputs, name="model.xml"):
     (folder / "1").mkdir(exist_ok=True)
     file = folder / "1" / name
     model = openvino.Model([node.output(0) for node in outputs.values()], inputs, "m")
+    model.add_sinks([*sinks])
     openvino.save_model(model, str(file), compress_to_fp16=False)
     return ModelFiles(folder, 1, folder / "1", file)
 
@@ -135,6 +137,21 @@ def test_an_answer_outlives_the_next_request(tmp_path):
     first = answer(instance, x=ones, y=ones)["sum"]
     answer(instance, x=ones * 9, y=ones)
     assert first.tolist() == [2, 2, 2]
+
+
+def test_what_a_model_keeps_of_a_request_is_in_no_other_answer(tmp_path):
+    x = op.parameter([1, 3], np.float32, name="x")
+    before = opset6.read_value(
+        op.constant(np.zeros((1, 3), np.float32)), "kept", openvino.Type.f32, [1, 3]
+    )
+    total = op.add(x, before)
+    instance = opened(
+        saved(tmp_path, {"sum": total}, [x], sinks=[opset6.assign(total, "kept")]),
+        config("x", dims=(1, 3)),
+    )
+    for number in (1, 2, 3):
+        array = np.full((1, 3), number, np.float32)
+        assert answer(instance, x=array)["sum"].tolist() == array.tolist()
 
 
 def test_a_model_goes_on_after_what_it_refuses(tmp_path):

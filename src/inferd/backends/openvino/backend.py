@@ -140,6 +140,7 @@ class PooledRequest:
 
     def __init__(self, request: Any, count: int) -> None:
         self.request = request
+        self.has_state = bool(request.query_state())
         self.views: list[Array | None] = [None] * count
 
 
@@ -180,6 +181,8 @@ def openvino_run(loaded: CompiledOpenvino, config: ModelConfig) -> Run:
                     view[...] = array
                 else:
                     put(pooled, number, name, array)
+            if pooled.has_state:
+                pooled.request.reset_state()  # what an earlier request has left is another client's
             given = infer(pooled.request)
         except RuntimeError as error:
             raise _failure(config, "run it", error) from error
