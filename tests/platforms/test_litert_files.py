@@ -15,7 +15,7 @@ from inferd.tensor.tensor import Tensor
 
 KIND = schema.BuiltinOperator
 OPTIONS = schema.BuiltinOptions
-FLOAT, INT32, UINT8, STRING, INT16, INT8, RESOURCE = 0, 2, 3, 5, 7, 9, 13
+FLOAT, INT32, UINT8, INT64, STRING, BOOL, INT16, INT8, RESOURCE = 0, 2, 3, 4, 5, 6, 7, 9, 13
 
 
 def one(kind=FLOAT, shape=(1, 4), scale=None, data=None):
@@ -209,3 +209,11 @@ def test_inputs_without_elements_are_refused(tmp_path):
     content = model(KIND.SOFTMAX, tensors[:1], tensors[1:])
     with pytest.raises(InvalidRequest, match=r"input 't0' has no elements .*\[1, 0\]"):
         served(tmp_path, content, t0=np.zeros((1, 0), np.float32))
+
+
+def test_an_output_without_elements_is_an_answer(tmp_path):
+    places = one(INT64, (1, 2))
+    places.shapeSignature = [-1, 2]
+    found = model(KIND.WHERE, [one(BOOL)], [places])
+    assert served(tmp_path, found, t0=ROW > 3) == [[[0, 3]]]
+    assert served(tmp_path, found, t0=ROW > 4) == [[]]

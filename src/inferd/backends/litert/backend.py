@@ -118,7 +118,7 @@ def litert_run(pool: Pool[Interpreter], config: ModelConfig) -> Run:
             for name, array in feed.items():
                 raw.SetTensor(inputs[name], array, graph)
             raw.Invoke(graph)
-            arrays: list[Array] = [raw.GetTensor(outputs[name], graph) for name in names]
+            arrays = [_output(raw, outputs[name], graph) for name in names]
         except (RuntimeError, ValueError) as error:
             raise _failure(config, "run it", error) from error
         pool.give(interpreter)
@@ -131,6 +131,19 @@ def litert_run(pool: Pool[Interpreter], config: ModelConfig) -> Run:
         ]
 
     return run
+
+
+def _output(raw: Any, index: int, graph: int) -> Array:
+    """Return a copy of an output. Raises ValueError."""
+    try:
+        array: Array = raw.GetTensor(index, graph)
+    except ValueError:
+        # LiteRT gives out no tensor without elements, such as the places of what was not found.
+        shape = raw.TensorSize(index, graph)
+        if 0 not in shape:
+            raise
+        return np.empty(shape, raw.TensorType(index, graph))
+    return array
 
 
 def _details(
