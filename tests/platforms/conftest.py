@@ -23,6 +23,7 @@ NEEDS = {
     "test_pytorch_arguments.py": ("torch",),
     "test_pytorch_modules.py": ("torch",),
     "test_pytorch_rows.py": ("torch",),
+    "test_pytorch_scheduled.py": ("torch",),
     "test_tensorflow.py": ("tensorflow",),
     "test_tensorflow_openvino.py": ("tensorflow", "openvino"),
     "test_openvino.py": ("openvino",),

@@ -346,6 +346,13 @@ def test_a_backend_sees_controls_and_states_as_inputs_and_outputs():
     assert [one.name for one in executed.output] == ["Y", "O"]
 
 
+def test_a_backend_sees_what_describes_a_batch_as_inputs_without_a_batch_dim():
+    counts = BatchInput("BATCH_ELEMENT_COUNT", ("N", "M"), DataType.FP32, ("X",))
+    config = sequence_config(sequence_batching=None, batch_input=(counts,))
+    made = ModelInput("N", DataType.FP32, (-1,), allow_ragged_batch=True)
+    assert as_executed(config).input[-2:] == (made, replace(made, name="M"))
+
+
 @pytest.mark.parametrize(
     ("batching", "max_batch_size", "timing"),
     [

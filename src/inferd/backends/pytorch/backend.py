@@ -25,7 +25,13 @@ from inferd.backends.pytorch.runtime import (
     to_array,
     to_tensor,
 )
-from inferd.backends.pytorch.script import Script, check_arguments, load_script, possible_scalars
+from inferd.backends.pytorch.script import (
+    Script,
+    check_arguments,
+    check_listed,
+    load_script,
+    possible_scalars,
+)
 from inferd.backends.pytorch.script_run import script_run
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.parameter import check_native, is_on
@@ -146,7 +152,8 @@ class PytorchBackend(CompletingBackend):
         loaded = self._load(files, config, _CPU)
         self._last = loaded
         if isinstance(loaded, Script):
-            check_arguments(loaded, config)
+            # `open` compares them, as it gets those inputs, too, that the scheduler makes.
+            check_listed(loaded, config)
             return config
         if isinstance(loaded, CompiledTorch):
             check_compiled(config)

@@ -89,9 +89,14 @@ def load_script(torch: ModuleType, file: Path, config: ModelConfig, device: obje
 
 def check_arguments(script: Script, config: ModelConfig) -> None:
     """Check that `config` names inputs and outputs for the model. Raises InvalidConfig."""
+    check_listed(script, config)
+    _check_kinds(config, binding(config, script.arguments))
+    outputs_in_order(config)
+
+
+def check_listed(script: Script, config: ModelConfig) -> None:
+    """Check that `config` has inputs and outputs, whatever they are. Raises InvalidConfig."""
     if config.input and config.output:
-        _check_kinds(config, binding(config, script.arguments))
-        outputs_in_order(config)
         return
     takes = ", ".join(f"'{each.name}' ({each.kind})" for each in script.arguments)
     raise InvalidConfig(

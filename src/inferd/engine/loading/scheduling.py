@@ -9,7 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from inferd.aio.timer import PreciseTimer, Timer
-from inferd.config.model import DynamicBatching, ModelConfig, QueuePolicy, SequenceBatching
+from inferd.config.model import (
+    DynamicBatching,
+    ModelConfig,
+    ModelInput,
+    QueuePolicy,
+    SequenceBatching,
+)
 from inferd.config.options.backends import NO_DELAY, DelayedStart
 from inferd.config.parameter import whole_number
 from inferd.core.interfaces import (
@@ -181,15 +187,27 @@ def choose_scheduler(
 def as_executed(config: ModelConfig) -> ModelConfig:
     """Return `config` with all inputs and outputs that the backend sees.
 
-    These include the controls and states of sequences, which clients do not see. Raises
-    InvalidConfig for sequence_batching that is not possible.
+    These include what describes a batch, and the controls and states of sequences, which clients
+    do not see. Raises InvalidConfig for sequence_batching that is not possible.
     """
+    if config.batch_input:
+        config = replace(config, input=(*config.input, *_batch_inputs(config)))
     sequence = config.sequence_batching
     if sequence is None:
         return config
     inputs = (*config.input, *Controls(config).inputs, *state_inputs(config))
     outputs = (*config.output, *hidden_outputs(config))
     return replace(config, input=inputs, output=outputs)
+
+
+def _batch_inputs(config: ModelConfig) -> list[ModelInput]:
+    """Return the inputs that describe a batch; like ragged ones, they have no batch dim."""
+    return [
+        ModelInput(name, one.datatype, (-1,), allow_ragged_batch=True)
+        for one in config.batch_input
+        for name in one.target_name
+        if one.datatype is not None
+    ]
 
 
 def _dynamic_timing(
