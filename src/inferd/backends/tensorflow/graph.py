@@ -90,7 +90,7 @@ _OUTSIDE_STARTS = (
 )  # fmt: skip
 
 _FIRST_WITH_SCALARS = 22
-"""The version of graphs since which a placeholder without dims is a scalar (TF_GRAPH_DEF_VERSION)."""
+"""The version of graphs (TF_GRAPH_DEF_VERSION) in which a placeholder without dims is a scalar."""
 
 _LOOPS = frozenset(("Enter", "RefEnter", "Switch", "RefSwitch", "Merge", "Exit", "NextIteration"))
 
