@@ -152,8 +152,9 @@ class PytorchBackend(CompletingBackend):
         loaded = self._load(files, config, _CPU)
         self._last = loaded
         if isinstance(loaded, Script):
-            # `open` compares them, as it gets those inputs, too, that the scheduler makes.
-            check_listed(loaded, config)
+            # Where the scheduler makes inputs, only `open` gets them all.
+            is_whole = not (config.batch_input or config.sequence_batching)
+            (check_arguments if is_whole else check_listed)(loaded, config)
             return config
         if isinstance(loaded, CompiledTorch):
             check_compiled(config)

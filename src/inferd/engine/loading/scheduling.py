@@ -184,13 +184,14 @@ def choose_scheduler(
     return scheduler
 
 
-def as_executed(config: ModelConfig) -> ModelConfig:
+def as_executed(config: ModelConfig, *, joins: bool = False) -> ModelConfig:
     """Return `config` with all inputs and outputs that the backend sees.
 
-    These include what describes a batch, and the controls and states of sequences, which clients
-    do not see. Raises InvalidConfig for sequence_batching that is not possible.
+    These include the controls and states of sequences, which clients do not see, and, if it
+    `joins`, what describes a batch. Raises InvalidConfig for sequence_batching that is not
+    possible.
     """
-    if config.batch_input:
+    if joins and config.batch_input:
         config = replace(config, input=(*config.input, *_batch_inputs(config)))
     sequence = config.sequence_batching
     if sequence is None:
