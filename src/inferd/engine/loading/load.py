@@ -244,8 +244,9 @@ class Loader:
         config = self._completed(backend, files, in_worker or config, marks)
         labels = read_labels(files.folder, config)
         samples = samples_of(files.folder, config)
-        executed = as_executed(config, joins=backend.traits.joins)
-        open_one = partial(self._open, backend, files, executed, marks)
+        open_one = partial(
+            self._open, backend, files, as_executed(config, joins=backend.traits.joins), marks
+        )
         open_here = partial(open_all, config, backend, open_one, samples, self._machine)
         # After completing, which may have said how many instances there are.
         home = self._home(config, backend, is_isolated=in_worker is not None)
