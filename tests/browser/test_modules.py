@@ -271,6 +271,70 @@ def test_numpy_reads_the_files_that_the_page_writes(page, kind):
     assert np.array_equal(read, array)
 
 
+WRITE_TEXTS = """(module, shape, bytes) => {
+    const tensor = { datatype: 'BYTES', shape, bytes: Uint8Array.from(bytes) };
+    return { file: [...module.writeNpy(tensor)], pickle: module.needsPickle(tensor) };
+}"""
+
+
+@pytest.mark.parametrize(
+    ("elements", "shape", "pickled"),
+    [
+        ([b"a\0", b"", b"\0\0", "é".encode()], [2, 2], True),
+        ([b"\xff\0"], [1], True),
+        ([b"\0"], [], True),
+        ([b"\0a", b"longer", b""], [3, 1], False),
+        ([b"x"], [], False),
+        ([], [0, 2], False),
+    ],
+    ids=str,
+)
+def test_texts_in_the_files_that_the_page_writes_are_whole(page, elements, shape, pickled):
+    bytes_ = b"".join(len(one).to_bytes(4, "little") + one for one in elements)
+    made = page.module("try/npy.js", WRITE_TEXTS, shape, list(bytes_))
+    read = np.load(io.BytesIO(bytes(made["file"])), allow_pickle=pickled)
+    assert made["pickle"] == pickled
+    assert list(read.shape) == shape
+    assert read.astype(object).ravel().tolist() == elements
+
+
+def test_a_program_reads_texts_with_zero_bytes_at_their_ends(page):
+    code = """(module, texts) => module.program('inferd', { model: 'm', tensors: [{
+        name: 'x', datatype: 'BYTES', shape: [2], bytes: Uint8Array.from(texts),
+    }] }, {}).text"""
+    zeros, plain = b"\1\0\0\0\xff\2\0\0\0\xff\0", b"\1\0\0\0\xff\1\0\0\0\xff"
+    assert 'np.load("x.npy", allow_pickle=True)' in page.module("try/code.js", code, list(zeros))
+    assert 'np.load("x.npy").astype' in page.module("try/code.js", code, list(plain))
+
+
+@pytest.mark.parametrize(
+    ("datatype", "value", "text"),
+    [
+        ("FP64", 3.141592653589793, "3.141592653589793"),
+        ("FP64", 0.1, "0.1"),
+        ("FP32", float(np.float32(0.1)), "0.1"),
+        ("FP32", float(np.float32(16777217.0)), "16777216"),
+        ("FP16", float(np.float16(0.1)), "0.0999755859"),
+        ("BF16", 1.0078125, "1.0078125"),
+        ("INT32", 2147483647, "2147483647"),
+        ("UINT32", 4294967291, "4294967291"),
+        ("BOOL", True, "true"),
+    ],
+)
+def test_a_number_is_shown_with_all_digits_that_it_has(page, datatype, value, text):
+    code = "(module, type, value) => module.writeNumber(type, value)"
+    assert page.module("try/datatypes.js", code, datatype, value) == text
+
+
+@pytest.mark.parametrize(
+    ("asked", "ways"), [(True, ["classes", "table"]), (False, ["text", "table"])]
+)
+def test_texts_are_classes_only_if_classes_were_asked_for(page, asked, ways):
+    code = """(module, isClasses) => module.waysOf({
+        name: 'y', datatype: 'BYTES', shape: [1], values: ['12:30'], isClasses })"""
+    assert page.module("try/answers.js", code, asked) == ways
+
+
 @pytest.mark.parametrize(
     ("call", "text"),
     [

@@ -144,6 +144,21 @@ def test_classes_have_their_labels(site, visit):
     assert table(page, "y")[0] == ["<i>bird</i>", "0.6"]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_text_like_a_class_is_a_text(site, visit, stream):
+    page = visit(site.url).go("try", "shout", "1").title("Try shout")
+    page.page.get_by_label("Text for text").fill("12:30")
+    if stream:
+        page.page.get_by_text("Options of the request").click()
+        page.page.get_by_label("stream: show answers as they come").check()
+        page.page.get_by_role("button", name="Send, and show").click()
+        page.see("Answered after")
+        assert page.text("pre.running") == "12:30"
+    else:
+        page.press("Send").see("Answered after")
+        assert page.text("section[aria-label='Output loud'] pre") == "12:30"
+
+
 def test_an_ensemble_is_drawn_and_tried(site, visit):
     page = visit(site.url).go("models", "digits_of_two").title("digits_of_two")
     graph = page.page.locator("svg.graph")

@@ -3,7 +3,7 @@
 import { count, duration, figures, moment, shape as writeShape } from '../app/format.js';
 import { html, useEffect, useRef, useState } from '../app/html.js';
 import { Bars, Choice, saveFile } from '../app/parts.js';
-import { asText, base64, encode } from './datatypes.js';
+import { asText, base64, encode, writeNumber } from './datatypes.js';
 import { writeNpy } from './npy.js';
 import { paint } from './picture.js';
 import { pictureOf } from './shapes.js';
@@ -21,9 +21,10 @@ export const readable = (value) => {
 
 const CLASS = /^(-?[\d.e+-]+|nan|-?inf):(\d+)(?::(.*))?$/is;
 
-/** Classes of the extension `classification`: 'VALUE:INDEX:LABEL'. Null where these are none. */
-function classesOf({ datatype, values }) {
-  if (datatype !== 'BYTES' || !values.length) return null;
+/** Classes of the extension `classification`: 'VALUE:INDEX:LABEL'. Null where these are none.
+    Texts may look so and be none, such as times of day. */
+function classesOf({ isClasses, datatype, values }) {
+  if (!isClasses || datatype !== 'BYTES' || !values.length) return null;
   const found = values.map((value) => CLASS.exec(readable(value)));
   return found.every(Boolean) ? found.map(([, value, index, label]) => ({ value: Number(value), label: label || index })) : null;
 }
@@ -58,7 +59,7 @@ export function Output({ output }) {
 
 const TextShown = ({ values }) => html`${values.map((value, i) => html`<pre key=${i} class="answer-text" tabindex="0">${readable(value)}</pre>`)}`;
 
-const ValueShown = ({ values }) => html`<p class="value">${String(values[0])}</p>`;
+const ValueShown = ({ values, datatype }) => html`<p class="value">${writeNumber(datatype, values[0])}</p>`;
 
 const ClassesShown = ({ output }) => html`<${Bars} caption=${`Classes of ${output.name}`} columns=${['Class', 'Score']}
   rows=${classesOf(output).map(({ value, label }, i) => ({ label, value, text: figures(value), strong: i === 0 }))} />`;
@@ -87,7 +88,7 @@ function TableShown({ values, shape, datatype, name }) {
   const width = Math.max(1, Math.min(shape.at(-1) ?? 1, 64));
   const shown = all ? values : values.slice(0, SHOWN_CELLS);
   const rows = Array.from({ length: Math.ceil(shown.length / width) }, (_, i) => shown.slice(i * width, (i + 1) * width));
-  const write = (value) => (datatype === 'BYTES' ? readable(value) : typeof value === 'number' ? String(Number(value.toPrecision(9))) : String(value));
+  const write = (value) => (datatype === 'BYTES' ? readable(value) : writeNumber(datatype, value));
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${`Elements of ${name}`}><table class="cells">
       <caption class="visually-hidden">Elements of ${name}, by their places</caption>
       <tbody>${rows.map((row, i) => html`<tr key=${i}><th scope="row" class="quiet">${i * width}</th>

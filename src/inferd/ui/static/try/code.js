@@ -2,9 +2,9 @@
 
 import { writeJson } from '../app/json.js';
 import { modelPath, ofServer } from '../app/place.js';
-import { asText, base64, decode } from './datatypes.js';
+import { asText, base64, decode, shortest } from './datatypes.js';
 import { bodyOf } from './infer.js';
-import { writeNpy } from './npy.js';
+import { needsPickle, writeNpy } from './npy.js';
 
 const MOST_ELEMENTS = 80;
 
@@ -44,15 +44,6 @@ function jsonData({ datatype, bytes }) {
   if (datatype === 'FP16' || datatype === 'BF16') return null;
   return values.every((value) => typeof value !== 'number' || Number.isFinite(value)) ? values.map((value) => (
     datatype === 'FP32' ? shortest(value) : value)) : null;
-}
-
-/** The shortest number that is the same 32-bit float: 0.1, not 0.10000000149011612. */
-function shortest(value) {
-  for (let digits = 6; digits < 10; digits += 1) {
-    const short = Number(value.toPrecision(digits));
-    if (Math.fround(short) === value) return short;
-  }
-  return value;
 }
 
 /** Words as nested lists of a shape; rows of more than one list on lines of their own. */
@@ -100,7 +91,7 @@ function array(tensor, files) {
   }
   const name = `${fileOf(tensor.name)}.npy`;
   files.set(name, writeNpy(tensor));
-  return `np.load("${name}")${tensor.datatype === 'BYTES' ? '.astype(np.object_)' : ''}`;
+  return `np.load("${name}"${needsPickle(tensor) ? ', allow_pickle=True' : ''})${tensor.datatype === 'BYTES' ? '.astype(np.object_)' : ''}`;
 }
 
 function curl(request, verb, hasKey, files) {

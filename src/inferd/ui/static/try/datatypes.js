@@ -135,6 +135,21 @@ export function decode(datatype, bytes) {
   return values;
 }
 
+/** The shortest number that is the same 32-bit float: 0.1, not 0.10000000149011612. */
+export function shortest(value) {
+  for (let digits = 6; digits < 10; digits += 1) {
+    const short = Number(value.toPrecision(digits));
+    if (Math.fround(short) === value) return short;
+  }
+  return value;
+}
+
+/** A number as people read it: all that its datatype holds, and no digits that it does not. */
+export function writeNumber(datatype, value) {
+  if (datatype === 'FP32') return String(shortest(value));
+  return String(datatype === 'FP16' || datatype === 'BF16' ? Number(value.toPrecision(9)) : value);
+}
+
 const strict = new TextDecoder('utf-8', { fatal: true });
 
 /** A BYTES element as text, or null where it is none. */

@@ -53,8 +53,10 @@ function post(request, verb, isBinary, signal) {
 
 const flat = (data) => (Array.isArray(data) ? data.flat(Infinity) : [data]);
 
-function outputOf({ name, datatype, shape, data, parameters }, bytes) {
-  return { name, datatype, shape, parameters, values: bytes ? decode(datatype, bytes) : flat(data ?? []) };
+/** `wanted` are the outputs of the request: only it says whether texts are classes. */
+function outputOf({ name, datatype, shape, data, parameters }, wanted, bytes) {
+  const isClasses = Boolean(wanted?.find((one) => one.name === name)?.classification);
+  return { name, datatype, shape, parameters, isClasses, values: bytes ? decode(datatype, bytes) : flat(data ?? []) };
 }
 
 /** One answer: {outputs: [{name, datatype, shape, values}], version, id, parameters}. */
@@ -66,10 +68,10 @@ export async function infer(request, signal) {
   let at = length;
   const outputs = head.outputs.map((output) => {
     const size = output.parameters?.binary_data_size;
-    if (size === undefined) return outputOf(output);
+    if (size === undefined) return outputOf(output, request.outputs);
     const bytes = whole.subarray(at, at + size);
     at += size;
-    return outputOf(output, bytes);
+    return outputOf(output, request.outputs, bytes);
   });
   return { outputs, version: head.model_version, id: head.id, parameters: head.parameters };
 }
@@ -80,7 +82,7 @@ export async function inferStream(request, each, signal) {
   let failed = null;
   await readEvents(response, (_, data) => {
     if (data.error !== undefined) failed = new Error(data.error);
-    else each({ outputs: (data.outputs ?? []).map((one) => outputOf(one)), version: data.model_version, id: data.id, parameters: data.parameters });
+    else each({ outputs: (data.outputs ?? []).map((one) => outputOf(one, request.outputs)), version: data.model_version, id: data.id, parameters: data.parameters });
   });
   if (failed) throw failed;
 }

@@ -75,24 +75,48 @@ function turn(values, shape) {
 const DESCRIPTIONS = Object.fromEntries(Object.entries(NAMES).map(([kind, name]) => [name, `${['b1', 'i1', 'u1'].includes(kind) ? '|' : '<'}${kind}`]));
 DESCRIPTIONS.BF16 = '<f4';
 
-/** A tensor as a .npy file; BF16 as float32, BYTES as fixed-size strings. */
+const isCut = (texts) => texts.some((one) => one.at(-1) === 0);
+
+/** Whether numpy reads the file of a tensor only with allow_pickle=True: strings of a fixed size
+    lose the zero bytes at their ends, so texts with some are written as objects of Python. */
+export const needsPickle = ({ datatype, bytes }) => datatype === 'BYTES' && isCut(decode('BYTES', bytes));
+
+/** A tensor as a .npy file; BF16 as float32, BYTES as fixed-size strings where these hold them. */
 export function writeNpy({ datatype, shape, bytes }) {
-  let data = bytes;
-  let description = DESCRIPTIONS[datatype];
-  if (datatype === 'BF16') data = encode('FP32', decode('BF16', bytes));
-  if (datatype === 'BYTES') {
-    const texts = decode('BYTES', bytes);
-    const width = Math.max(1, ...texts.map((one) => one.length));
-    description = `|S${width}`;
-    data = new Uint8Array(width * texts.length);
-    texts.forEach((one, i) => data.set(one, i * width));
+  if (datatype === 'BF16') return fileOf(DESCRIPTIONS.BF16, shape, encode('FP32', decode('BF16', bytes)));
+  if (datatype !== 'BYTES') return fileOf(DESCRIPTIONS[datatype], shape, bytes);
+  const texts = decode('BYTES', bytes);
+  if (isCut(texts)) return fileOf('|O', shape, pickleOf(texts, shape));
+  const width = texts.reduce((most, one) => Math.max(most, one.length), 1);
+  const data = new Uint8Array(width * texts.length);
+  texts.forEach((one, i) => data.set(one, i * width));
+  return fileOf(`|S${width}`, shape, data);
+}
+
+/** A pickle, protocol 3, of numpy.reshape(numpy.array(texts, 'O'), shape). */
+function pickleOf(texts, shape) {
+  const letters = (text) => new TextEncoder().encode(text);
+  const four = (number) => new Uint8Array(Uint32Array.of(number).buffer); // browsers are little-endian
+  return joined([
+    Uint8Array.of(0x80, 3), letters('cnumpy\nreshape\n(cnumpy\narray\n(]('),
+    ...texts.flatMap((one) => [letters('B'), four(one.length), one]),
+    letters('eX'), four(1), letters('OtR('), ...shape.flatMap((dim) => [letters('J'), four(dim)]), letters('ttR.'),
+  ]);
+}
+
+function joined(parts) {
+  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
   }
+  return whole;
+}
+
+function fileOf(description, shape, data) {
   const dims = shape.length === 1 ? `${shape[0]},` : shape.join(', ');
   const text = `{'descr': '${description}', 'fortran_order': False, 'shape': (${dims}), }`;
   const head = `${text}${' '.repeat(63 - ((10 + text.length) % 64))}\n`;
-  const file = new Uint8Array(10 + head.length + data.length);
-  file.set([...MAGIC, 1, 0, head.length & 255, head.length >> 8]);
-  file.set(new TextEncoder().encode(head), 10);
-  file.set(data, 10 + head.length);
-  return file;
+  return joined([Uint8Array.of(...MAGIC, 1, 0, head.length & 255, head.length >> 8), new TextEncoder().encode(head), data]);
 }
