@@ -89,6 +89,14 @@ def test_lists_and_numbers_become_what_the_model_declares(client):
         client.infer("all", {"IN_INT32": [0.5]})
 
 
+def test_inputs_and_outputs_that_are_no_mapping_and_no_list_are_refused(client):
+    for inputs in ([X, X], X, None):
+        with pytest.raises(InvalidRequest, match="inputs are a mapping from their names to arrays"):
+            client.infer("m", inputs)
+    with pytest.raises(InvalidRequest, match=r"outputs is the text 'OUTPUT0'.*\['OUTPUT0'\]"):
+        client.infer("m", {"INPUT0": X, "INPUT1": X}, outputs="OUTPUT0")
+
+
 @pytest.mark.parametrize("count", [0, 1, 5_000, 400_000, 3_000_000])
 def test_tensors_of_all_sizes(client, count):
     array = np.arange(count, dtype=np.float32)
@@ -139,6 +147,20 @@ def test_sequences_and_parameters(client):
     client.infer("seq_text", inputs, sequence_id="abc", sequence_end=True)
     options = {"parameters": {"mine": "x"}, "priority": 1, "queue_timeout_s": 10}
     assert client.infer("m", {"INPUT0": X, "INPUT1": X}, **options).model_name == "m"
+    client.infer("m", {"INPUT0": X, "INPUT1": X}, queue_timeout_s=math.inf)
+
+
+def test_options_may_be_scalars_of_numpy(client):
+    inputs = {"INPUT": np.array([[5]], np.int32)}
+    number = np.uint64(2**63 + 2)
+    start, end = np.array([True, False])
+    found = client.infer("seq", inputs, sequence_id=number, sequence_start=start, sequence_end=end)
+    assert int(found["ID_SEEN"][0, 0]) == number
+    client.infer("seq", inputs, sequence_id=number, sequence_end=start)
+    parameters = {"a": np.int64(1), "b": np.float32(0.5), "c": np.float64(0.5), "d": start}
+    options = {"priority": np.int64(1), "queue_timeout_s": np.float32(10), "version": np.int32(1)}
+    inputs = {"INPUT0": X, "INPUT1": X}
+    client.infer("m", inputs, parameters=parameters, **options, classification=np.int64(1))
 
 
 def test_errors_have_the_servers_text_and_a_code(client):
@@ -153,6 +175,8 @@ def test_errors_have_the_servers_text_and_a_code(client):
         # Over REST it is the server that refuses what JSON can say.
         with pytest.raises((InvalidRequest, InvalidArgument), match=r"sent|JSON|invalid type"):
             client.infer("m", {"INPUT0": X, "INPUT1": X}, parameters={"p": value})
+    with pytest.raises((InvalidRequest, InvalidArgument), match=r"sent|whole number"):
+        client.infer("m", {"INPUT0": X, "INPUT1": X}, priority=-1)
     with pytest.raises(InvalidRequest, match="no counterpart"):
         client.infer("m", {"INPUT0": np.array([1j]), "INPUT1": X})
     with pytest.raises(TypeError, match="wrong_name"):

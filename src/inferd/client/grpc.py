@@ -199,8 +199,8 @@ class GrpcCalls:
 def _encoded(request: InferRequest) -> list[Buffer]:
     try:
         return encode_infer_request(request)
-    # protobuf's, for a parameter that is no text, no number and no boolean.
-    except TypeError as error:
+    # protobuf's, for a parameter that is no text, no number and no boolean, or out of range.
+    except (TypeError, ValueError) as error:
         raise InvalidRequest(f"a parameter cannot be sent: {error}") from error
     except UnicodeEncodeError as error:
         raise not_sendable(error) from None

@@ -1,7 +1,8 @@
 """An inference as the arguments of a call say it becomes an InferRequest."""
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -65,6 +66,9 @@ def make_request(
         _refer(request.inputs, regions)
     for name, value in options.items():
         if name == "outputs":
+            if isinstance(value, str):
+                msg = f"outputs is the text '{value}', not a list of names: say ['{value}']"
+                raise InvalidRequest(msg)
             if not request.outputs:
                 request.outputs = [WantedOutput(one) for one in options["outputs"]]
             if isinstance(value, Mapping):
@@ -85,19 +89,28 @@ _OTHERS = InferOptions.__annotations__.keys() - _ELSEWHERE - {"outputs"}
 
 def _others(request: InferRequest, known: ModelMetadata | None, options: InferOptions) -> None:
     """Put the options that few requests have where they belong."""
-    request.version = str(options.get("version", ""))
-    request.id = options.get("id", "")
-    request.parameters = dict(options.get("parameters", {}))
-    request.priority = options.get("priority", 0)
-    request.timeout_us = int(options.get("queue_timeout_s", 0) * 1e6)
-    if "sequence_id" in options:
-        start, end = options.get("sequence_start", False), options.get("sequence_end", False)
-        request.sequence = RequestSequence(options["sequence_id"], start, end)
-    if top_k := options.get("classification", 0):
+    given: dict[str, Any] = {name: _plain(value) for name, value in options.items()}
+    request.version = str(given.get("version", ""))
+    request.id = given.get("id", "")
+    parameters = dict(given.get("parameters", {}))
+    request.parameters = {name: _plain(value) for name, value in parameters.items()}
+    request.priority = given.get("priority", 0)
+    queue_timeout_s = given.get("queue_timeout_s", 0)
+    # 0 is no time limit.
+    request.timeout_us = 0 if queue_timeout_s == math.inf else int(queue_timeout_s * 1e6)
+    if "sequence_id" in given:
+        start, end = given.get("sequence_start", False), given.get("sequence_end", False)
+        request.sequence = RequestSequence(given["sequence_id"], start, end)
+    if top_k := given.get("classification", 0):
         names = options.get("outputs")
         if names is None:
             names = [one.name for one in known.outputs] if known is not None else []
         request.outputs = [WantedOutput(name, top_k=top_k) for name in names]
+
+
+def _plain(value: Any) -> Any:
+    """Return `value`, a scalar of numpy as that of Python: JSON and protobuf know no others."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _refer(tensors: list[Tensor], regions: list[SharedRegion]) -> None:

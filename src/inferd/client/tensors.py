@@ -23,8 +23,16 @@ _known: dict[np.dtype[Any], DataType] = {}
 
 
 def needs_metadata(inputs: Mapping[str, Value]) -> bool:
-    """Return whether only the model can say what some of `inputs` are to be."""
-    return not all(isinstance(value, _SAY_ALL) for value in inputs.values())
+    """Return whether only the model can say what some of `inputs` are to be.
+
+    Raises InvalidRequest if they are no mapping.
+    """
+    try:
+        return not all(isinstance(value, _SAY_ALL) for value in inputs.values())
+    # A table of pandas has values, too.
+    except (AttributeError, TypeError):
+        msg = f"inputs are a mapping from their names to arrays, not {type(inputs).__name__}: "
+        raise InvalidRequest(msg + "{'x': array}") from None
 
 
 def to_tensors(inputs: Mapping[str, Value], model: ModelMetadata | None) -> list[Tensor]:

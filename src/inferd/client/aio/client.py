@@ -147,7 +147,7 @@ class AsyncClient:
         known = None
         # A classification is asked for by output, so all outputs must be known by name.
         if needs_metadata(inputs) or (options.get("classification") and "outputs" not in options):
-            key = model, options.get("version", "")
+            key = model, str(options.get("version", ""))  # as make_request takes it
             known = self._known.get(key)
             if known is None:
                 known = self._known[key] = await self.metadata(*key)
