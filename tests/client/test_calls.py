@@ -322,6 +322,28 @@ def test_many_calls_at_a_time_share_few_connections(protocol, served):
     assert [float(one["OUTPUT0"][0, 0]) for one in found] == [float(i) for i in range(40)]
 
 
+def test_an_array_that_cannot_be_an_output_is_refused(client):
+    inputs = {"INPUT0": X, "INPUT1": X}
+    with client_block(client, 1 << 20) as memory:
+
+        def ask(array):
+            return client.infer("m", inputs, outputs={"OUTPUT0": array})
+
+        with pytest.raises(InvalidRequest, match="'OUTPUT0' is not little-endian"):
+            ask(memory.array(4, ">f4"))
+        fixed = memory.array(4, np.float32)
+        fixed.flags.writeable = False
+        with pytest.raises(InvalidRequest, match="'OUTPUT0' is read-only"):
+            ask(fixed)
+        with pytest.raises(InvalidRequest, match="not in shared memory"):
+            ask([0.0] * 4)
+        with pytest.raises(InvalidRequest, match="'OUTPUT0' is FP32, the array for it is of int32"):
+            ask(memory.array(4, np.int32))
+        bytes_ = memory.array(16, np.uint8)
+        ask(bytes_)
+        np.testing.assert_array_equal(bytes_.view(np.float32), 2 * X[0])
+
+
 def test_arrays_in_shared_memory_are_not_sent_and_outputs_are_written_there(client):
     with client_block(client, 1 << 20) as memory:
         left, right = memory.array((1, 4), np.float32), memory.array((1, 4), np.float32)

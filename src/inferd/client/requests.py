@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from inferd.client.regions import SharedRegion, span_in
+from inferd.client.result import InferResult
 from inferd.client.settings import Headers
 from inferd.client.tensors import to_tensors
 from inferd.core.metadata import ModelMetadata
@@ -14,6 +15,7 @@ from inferd.core.request import InferRequest, WantedOutput
 from inferd.core.request import Sequence as RequestSequence
 from inferd.errors import InvalidRequest
 from inferd.tensor.array import Array
+from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Parameters, Tensor
 from inferd.wire.shared_memory import span_parameters
 
@@ -122,7 +124,26 @@ def _refer(tensors: list[Tensor], regions: list[SharedRegion]) -> None:
 
 def _place(request: InferRequest, places: Mapping[str, Array], regions: list[SharedRegion]) -> None:
     for wanted in request.outputs:
-        wanted.place = span_in(regions, places[wanted.name])
+        array = places[wanted.name]
+        wanted.place = span_in(regions, array) if isinstance(array, np.ndarray) else None
         if wanted.place is None:
             msg = f"the array for output '{wanted.name}' is not in shared memory of this client"
+            raise InvalidRequest(msg)
+        if not array.dtype.isnative or not array.flags.writeable:
+            what = "read-only" if array.dtype.isnative else "not little-endian"
+            raise InvalidRequest(f"the array for output '{wanted.name}' is {what}")
+
+
+def check_places(request: InferRequest, places: Any, result: InferResult) -> None:
+    """Raise InvalidRequest if an output of `result` is of another datatype than its array.
+
+    The bytes in it are right then, and what it takes them for is not; uint8 is bytes of any kind.
+    """
+    for wanted in request.outputs:
+        if wanted.place is None or wanted.name not in result:
+            continue
+        dtype, datatype = places[wanted.name].dtype, result.tensor(wanted.name).datatype
+        is_bf16 = datatype is DataType.BF16 and dtype.name == "bfloat16"  # of ml_dtypes
+        if dtype not in (datatype.numpy, np.uint8) and not is_bf16:
+            msg = f"output '{wanted.name}' is {datatype.value}, the array for it is of {dtype}"
             raise InvalidRequest(msg)

@@ -16,7 +16,7 @@ from inferd.client.failures import client_errors
 from inferd.client.headers import HeaderLines
 from inferd.client.protocol import Protocol, protocol_of
 from inferd.client.regions import SharedRegion
-from inferd.client.requests import InferOptions, make_request
+from inferd.client.requests import InferOptions, check_places, make_request
 from inferd.client.rest import BINARY_EXTENSION
 from inferd.client.result import InferResult
 from inferd.client.retry import delay_s
@@ -91,7 +91,11 @@ class AsyncClient:
         if self._binary is None:
             self._binary = await self._is_binary()
         call = self._protocol.infer(request, binary=self._binary)
-        return InferResult(await self._run(call, options.get("timeout_s"), options.get("headers")))
+        answer = await self._run(call, options.get("timeout_s"), options.get("headers"))
+        result = InferResult(answer)
+        if request.outputs and request.outputs[0].place is not None:
+            check_places(request, options["outputs"], result)
+        return result
 
     async def stream(
         self, model: str, inputs: Mapping[str, object], **options: Unpack[InferOptions]
