@@ -141,7 +141,9 @@ UNSOUND = {
         direct=DirectStrategy(max_queue_delay_microseconds=3_600_000_001)
     ),
     "max_batch_size is -1, expected 0 or more": config(max_batch_size=-1),
-    "platform 'foo' is unknown": config(platform="foo"),
+    "platform 'foo' is unknown, known are: caffe2_netdef, catboost_cbm, ensemble, ": config(
+        platform="foo"
+    ),
     "platform 'python' is unknown: that is a backend, write backend 'python'": config(
         platform="python"
     ),

@@ -19,9 +19,10 @@ from inferd.engine.loading.load import check_timeout, counts_of, may_run_inline
 from inferd.engine.loading.lookup import finder_of, offline_backend
 from inferd.engine.loading.opening import samples_of
 from inferd.engine.loading.scheduling import as_executed, queue_policy
-from inferd.errors import InvalidConfig, Unsupported
+from inferd.errors import InferdError, InvalidConfig, Unsupported
 from inferd.repository.contents import read_labels
 from inferd.repository.layout import files_of, placements
+from inferd.repository.slips import pointer_instead
 from inferd.schedulers.sequence_parts.tensors import States
 
 
@@ -77,7 +78,11 @@ def _report(config: ModelConfig, files: ModelFiles, backend: Backend | None) -> 
         reader = offline_backend(config.backend)
     if not isinstance(reader, OfflineBackend):
         return OfflineReport(config, is_complete=bool(config.input and config.output))
-    return reader.read_offline(files, config)
+    try:
+        return reader.read_offline(files, config)
+    except InferdError as error:
+        error.args = (error.message + pointer_instead(files.file), *error.args[1:])
+        raise
 
 
 def _check_files(check: ModelCheck, files: ModelFiles, config: ModelConfig) -> None:

@@ -9,7 +9,7 @@ from itertools import chain
 
 from inferd.config.model import EnsembleStep, ModelConfig, Optimization
 from inferd.config.names import is_inside
-from inferd.config.platform import ENSEMBLE, platform_named, platforms_of
+from inferd.config.platform import ENSEMBLE, PLATFORMS, platform_named, platforms_of
 from inferd.config.rules.complaint import Complaint
 from inferd.config.rules.scheduling import batching_complaints, cache_complaints
 from inferd.config.rules.tensors import io_complaints
@@ -99,7 +99,7 @@ def _platform_complaints(config: ModelConfig) -> Iterator[Complaint]:
 
 
 def _meant(platform: str) -> str:
-    """Return a hint at what to write instead of an unknown platform, "" if there is none."""
+    """Return a hint at what to write instead of an unknown platform."""
     if platform == "custom":
         return ": libraries in C++ of the old server's do not run here, a model.py does"
     # Triton infers the backend from this alias, but then refuses the pair.
@@ -107,7 +107,7 @@ def _meant(platform: str) -> str:
         return ", write platform 'pytorch_libtorch'"
     if platforms_of(platform):
         return f": that is a backend, write backend '{platform}'"
-    return ""
+    return f", known are: {', '.join(sorted(name for one in PLATFORMS for name in one.names))}"
 
 
 def _ensemble_complaints(config: ModelConfig) -> Iterator[Complaint]:

@@ -16,6 +16,8 @@ MOST_SLIPS = 3
 
 _MOST_LISTED = 1000  # of a folder's entries
 _MOST_SHOWN = 60  # characters of a name
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_MOST_POINTER_BYTES = 1024  # Git LFS's own limit
 _SAVED_MODEL = "saved_model.pb"
 _USUAL = tuple(platform.filename for platform in PLATFORMS if platform.filename)
 
@@ -32,6 +34,23 @@ def found_instead(
     if version_folder is not None and version_folder.is_dir():
         found += _inside(version_folder, wanted)
     return "; ".join(found[:MOST_SLIPS])
+
+
+def pointer_instead(place: Path) -> str:
+    """Return "; " and which file in or at `place` is a pointer of Git LFS, "" if none is.
+
+    A clone without Git LFS has such pointers, small texts, in place of large files.
+    """
+    try:
+        files = [place] if place.is_file() else sorted(islice(place.rglob("*"), _MOST_LISTED))
+        for file in files:
+            is_small = file.is_file() and file.stat().st_size <= _MOST_POINTER_BYTES
+            if is_small and file.read_bytes().startswith(_POINTER):
+                name = shown(file.name)
+                return f"; '{name}' is a pointer of Git LFS, get the file with: git lfs pull"
+    except OSError:  # what cannot be read has been complained of
+        pass
+    return ""
 
 
 def _beside(folder: Path) -> Iterator[str]:

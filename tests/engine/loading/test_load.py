@@ -138,7 +138,20 @@ def test_gpus_are_those_the_driver_lists(tmp_path):
 
 def test_a_broken_model_raises_what_is_wrong_with_it(repository):
     text = complaint(repository(m='platform: "magic"'), InvalidConfig)
-    assert text == "model 'm', config.pbtxt: platform 'magic' is unknown"
+    assert text.startswith("model 'm', config.pbtxt: platform 'magic' is unknown, known are: ")
+
+
+@pytest.mark.parametrize("is_bare", [False, True])
+def test_a_pointer_in_place_of_a_model_is_named(repository, tmp_path, is_bare):
+    root = repository(m="")
+    (root / "m/1").mkdir(exist_ok=True)
+    file = root / "m/1/model.onnx"
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+    file.write_text(pointer)
+    if is_bare:
+        root = file.rename(tmp_path / "model.onnx")
+    said = "'model.onnx' is a pointer of Git LFS, get the file with: git lfs pull"
+    assert complaint(root).endswith(f"; {said}")
 
 
 def test_folders_that_are_no_versions_are_told_of(repository, caplog):

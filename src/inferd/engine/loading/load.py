@@ -79,6 +79,7 @@ from inferd.repository.fetch.settings import FetchSettings
 from inferd.repository.layout import FoundModel, check_model_name, files_of, placements
 from inferd.repository.local import Reading
 from inferd.repository.signing.keys import TrustedKeys
+from inferd.repository.slips import pointer_instead
 from inferd.repository.watch import lasting_prints
 from inferd.schedulers.execution.limiter import ResourceLimiter, limited
 
@@ -471,7 +472,9 @@ def _explained(model: FoundModel, version: int, work: Callable[[], _Result]) -> 
     try:
         return work()
     except InferdError as error:
-        error.args = (error.message.replace(f"{model.folder}/", ""), *error.args[1:])
+        instead = pointer_instead(model.file or model.folder / str(version))
+        text = error.message.replace(f"{model.folder}/", "") + instead
+        error.args = (text, *error.args[1:])
         raise
     except BaseException as error:  # SystemExit too: no model may end the server
         log.debug("model '%s' version %d:", model.name, version, exc_info=error)
