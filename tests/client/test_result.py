@@ -5,6 +5,7 @@ import pytest
 
 from inferd.client.result import InferResult
 from inferd.core.request import InferResponse
+from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import encode_strings
 from inferd.tensor.tensor import Tensor
@@ -41,3 +42,13 @@ def test_classes_in_rows():
 def test_bfloat16_becomes_float32():
     found = result(Tensor("y", DataType.BF16, (1,), b"\x00\x3f"))["y"]
     assert (found.dtype, found.tolist()) == (np.float32, [0.5])
+
+
+def test_texts_and_classes_of_what_has_none_are_refused():
+    numbers = result(Tensor("y", DataType.INT32, (2,), bytes(8)))
+    with pytest.raises(InvalidRequest, match="'y' is INT32: it has no texts"):
+        numbers.strings("y")
+    text = result(Tensor("y", DataType.BYTES, (1,), encode_strings(["abc"], "y")))
+    for found in (numbers, text):
+        with pytest.raises(InvalidRequest, match=r"'y' has no classes.*classification=COUNT"):
+            found.classes("y")

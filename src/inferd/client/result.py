@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from inferd.core.request import InferResponse
+from inferd.errors import InvalidRequest
 from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
 from inferd.tensor.halves import bf16_to_float32
@@ -66,13 +67,27 @@ class InferResult(Mapping[str, Array]):
             raise KeyError(f"the answer has no output '{name}'; its outputs: {names}") from None
 
     def strings(self, name: str) -> list[str]:
-        """Return the elements of a BYTES output in row-major order. Raises UnicodeDecodeError."""
-        return [one.decode() for one in self.tensor(name).strings()]
+        """Return the elements of a BYTES output in row-major order.
+
+        Raises UnicodeDecodeError, and InvalidRequest if the output is of another datatype.
+        """
+        tensor = self.tensor(name)
+        # Numbers may look like lengths and texts.
+        if tensor.datatype is not DataType.BYTES:
+            raise InvalidRequest(f"output '{name}' is {tensor.datatype.value}: it has no texts")
+        return [one.decode() for one in tensor.strings()]
 
     def classes(self, name: str) -> list[list[RankedClass]]:
-        """Return the classes of an output that was requested as such, one list for each row."""
+        """Return the classes of an output that was requested as such, one list for each row.
+
+        Raises InvalidRequest if it was not.
+        """
         tensor = self.tensor(name)
-        elements = [_class(one) for one in self.strings(name)]
+        try:
+            elements = [_class(one) for one in self.strings(name)]
+        except (ValueError, InvalidRequest):
+            msg = f"output '{name}' has no classes: they are asked for with classification=COUNT"
+            raise InvalidRequest(msg) from None
         # Rows are as long as the last dim says; a scalar is one row.
         width = tensor.shape[-1] if tensor.shape else 1
         return [elements[at : at + width] for at in range(0, len(elements), width or 1)]
