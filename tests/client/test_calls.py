@@ -421,5 +421,5 @@ def test_texts_that_are_no_utf_8_are_refused_before_they_are_sent(client):
         "trace": lambda: client.trace_settings(HALF),
     }
     for call in calls.values():
-        with pytest.raises(InvalidRequest, match=r"caf\\udce9|surrogate|UTF-8|utf-8"):
+        with pytest.raises(InvalidRequest, match=r"no text that UTF-8 has|str is not valid UTF-8"):
             call()

@@ -199,11 +199,12 @@ class GrpcCalls:
 def _encoded(request: InferRequest) -> list[Buffer]:
     try:
         return encode_infer_request(request)
+    # Before ValueError, of which it is one.
+    except UnicodeEncodeError as error:
+        raise not_sendable(error) from None
     # protobuf's, for a parameter that is no text, no number and no boolean, or out of range.
     except (TypeError, ValueError) as error:
         raise InvalidRequest(f"a parameter cannot be sent: {error}") from error
-    except UnicodeEncodeError as error:
-        raise not_sendable(error) from None
 
 
 def _call(
