@@ -1,7 +1,6 @@
 """inferd deploy: runs replicas of `inferd serve` on a Ray cluster, and shows how they are."""
 
 import argparse
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from inferd.cli.cluster.board import add_ray_arguments, changes, status_board
 from inferd.cli.parser import CommandParser
-from inferd.cli.terminal import screen
+from inferd.cli.terminal import interruptible, screen
 from inferd.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -57,12 +56,7 @@ def run(arguments: Sequence[str]) -> int:
         except InvalidConfig as error:
             sys.stderr.write(f"inferd deploy: {error.message}\n")
             return 2
-    # Or the process would end with a live table on the terminal, whose cursor stays hidden.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return _done(given, spec)
-    except KeyboardInterrupt:
-        return 130
+    return interruptible(lambda: _done(given, spec))
 
 
 def _parser() -> CommandParser:

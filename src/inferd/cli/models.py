@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,7 @@ from inferd.cli.remote.server import (
     failure_text,
     url_of,
 )
-from inferd.cli.terminal import Board, screen
+from inferd.cli.terminal import Board, interruptible, screen
 from inferd.errors import InferdError, InvalidConfig, InvalidRequest, Unsupported
 
 if TYPE_CHECKING:
@@ -54,12 +53,9 @@ def run(arguments: Sequence[str]) -> int:
     if isinstance(given, int):
         return given
     given.verb = verb
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # so that a live table is taken down
     try:
         with client_of(given) as client:
-            return _VERBS[verb](client, given)
-    except KeyboardInterrupt:
-        return 130
+            return interruptible(lambda: _VERBS[verb](client, given))
     except InferdError as error:
         sys.stderr.write(f"inferd {verb}: {failure_text(error, url_of(given))}\n")
         return 2 if isinstance(error, InvalidConfig | InvalidRequest) else 1

@@ -5,6 +5,7 @@ Boards change in place with rich, and are plain text without it.
 
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,16 @@ class Board(NamedTuple):
 
 Show = Callable[[Board], None]
 """Shows one board after the other, in place of each other if it can."""
+
+
+def interruptible(work: Callable[[], int]) -> int:
+    """Return the exit code of `work`, or 130 if Ctrl-C ends it, which takes down what is shown."""
+    # From here on Ctrl-C raises KeyboardInterrupt; until now it ended the process: see main.py.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return work()
+    except KeyboardInterrupt:
+        return 130
 
 
 def board_text(board: Board, width: int = 0) -> str:

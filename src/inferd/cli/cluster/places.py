@@ -1,13 +1,12 @@
 """inferd places: shows where the replicas of a deployment on Ray serve."""
 
 import argparse
-import signal
 import sys
 from collections.abc import Sequence
 
 from inferd.cli.cluster.board import add_ray_arguments, places_board
 from inferd.cli.parser import CommandParser
-from inferd.cli.terminal import screen
+from inferd.cli.terminal import interruptible, screen
 
 _DESCRIPTION = """\
 Shows the places where replicas of a deployment on Ray serve, as fronts are to know them: those that
@@ -23,12 +22,7 @@ def run(arguments: Sequence[str]) -> int:
     given = parser.read(arguments)
     if isinstance(given, int):
         return given
-    # Or the process would end with a live table on the terminal, whose cursor stays hidden.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return _show(given)
-    except KeyboardInterrupt:
-        return 130
+    return interruptible(lambda: _show(given))
 
 
 def _show(given: argparse.Namespace) -> int:
