@@ -9,6 +9,8 @@ import pytest
 from inferd.bench.recorded import read_requests
 from inferd.core.metadata import TensorMetadata
 from inferd.errors import InvalidRequest
+from inferd.observe.payloads.event import REQUEST, PayloadEvent
+from inferd.observe.payloads.files import EventTable
 from inferd.tensor.dtype import DataType
 
 DECLARED = [TensorMetadata("x", DataType.FP32, (-1, 2))]
@@ -42,6 +44,21 @@ def test_a_payload_log_says_when_requests_came(tmp_path):
     found = read_requests(str(tmp_path / "log.jsonl"), DECLARED, "m")
     assert [one.numpy().tolist() for [one] in found.inputs] == [[[1, 2]], [[0, 2]]]
     assert found.times_s[1] - found.times_s[0] == 1.25
+
+
+def test_a_payload_log_may_be_a_table(tmp_path):
+    path = tmp_path / "log.parquet"
+    table = EventTable(path, 1 << 20, 1)
+    table.open()
+    for at in range(3):
+        body = json.dumps(request(at, 2)).encode()
+        size = len(body)
+        one = PayloadEvent(str(at), REQUEST, 9.0 - at, "http", "m", "1", body, None, size)
+        table.write(one, one.attributes())
+    table.close()
+    found = read_requests(str(path), DECLARED, "m")
+    assert [one.numpy().tolist() for [one] in found.inputs] == [[[2, 2]], [[1, 2]], [[0, 2]]]
+    assert found.times_s == [7, 8, 9]
 
 
 def event(data, model="m", **more):

@@ -3,10 +3,12 @@
 import base64
 import json
 
+import pyarrow.parquet
 import pytest
 
 from inferd.errors import InvalidConfig
-from inferd.observe.payloads.event import REQUEST, RESPONSE
+from inferd.observe.payloads.event import REQUEST, RESPONSE, PayloadEvent
+from inferd.observe.payloads.files import EventTable
 from inferd.replay.entries import LoggedBody, PayloadReader
 
 
@@ -95,9 +97,66 @@ def test_a_line_that_is_no_event_is_told_and_the_others_are_read(log, line, faul
     assert found.startswith(f"{path}:1: {fault}")
 
 
-def test_a_parquet_file_is_refused_by_name(tmp_path):
-    with pytest.raises(InvalidConfig, match="only logs of JSON lines can be sent again"):
-        PayloadReader([tmp_path / "log.parquet"])
+def test_tables_are_read_as_lines_are(tmp_path):
+    path = tmp_path / "log.parquet"
+    table = EventTable(path, 5_000, 3)
+    table.open()
+    data = b'{"x":1}\x00\xff'
+    for at in range(5):
+        for kind in (REQUEST, RESPONSE):
+            body = data + bytes([at, kind == RESPONSE]) * 400
+            one = PayloadEvent(
+                str(at), kind, 10.0 + at, "http", "m", "3", body[:-at] if at else body, 7, len(body)
+            )
+            table.write(one, {"source": "s"} | one.attributes())
+    table.close()
+    paths = [path.with_name("log.parquet.1"), path]
+    assert sorted(tmp_path.iterdir(), reverse=True) == paths
+    reader = PayloadReader(paths)
+    found = list(reader.requests())
+    assert [(one.id, one.seconds, one.version) for one in found] == [
+        (str(at), 10.0 + at, "3") for at in range(5)
+    ]
+    assert [one.body.is_cut for one in found] == [False, True, True, True, True]
+    assert found[0].body == LoggedBody(data + bytes([0, 0]) * 400, 7, False)
+    assert [[body.data[9:11] for body in one.answers] for one in found] == [
+        [bytes([at, 1])] for at in range(5)
+    ]
+    assert found[0].where == f"{paths[0]}:1" and not reader.faults
+
+
+def test_rows_that_are_no_events_are_told_and_the_others_are_read(tmp_path):
+    path = tmp_path / "log.parquet"
+    ids = ["1", None, "3"]
+    types = [None, REQUEST, REQUEST]
+    data = [b"{}"] * 3
+    pyarrow.parquet.write_table(pyarrow.table({"id": ids, "type": types, "data": data}), path)
+    reader = PayloadReader([path])
+    assert [one.id for one in reader.requests()] == ["3"]
+    assert reader.faults == [
+        f"{path}:1: this is no event of a payload log, it has no type",
+        f"{path}:2: the event has no id",
+    ]
+
+
+def test_a_damaged_table_is_told(tmp_path):
+    path = tmp_path / "log.parquet"
+    rows = pyarrow.table({"id": ["1"], "type": [REQUEST], "data": [bytes(range(256)) * 9]})
+    pyarrow.parquet.write_table(rows, path, compression="gzip")
+    content = bytearray(path.read_bytes())
+    content[30:300] = bytes(270)
+    path.write_bytes(content)
+    with pytest.raises(InvalidConfig, match=f"cannot read {path}: "):
+        PayloadReader([path])
+
+
+@pytest.mark.parametrize("name", ["log.parquet", "log.parquet.3"])
+def test_a_file_that_is_no_table_is_told(tmp_path, name):
+    path = tmp_path / name
+    for content in (b"", b'{"id": "1"}\n', b"PAR1" * 4):
+        path.write_bytes(content)
+        with pytest.raises(InvalidConfig, match=f"cannot read {path}: .*Parquet"):
+            PayloadReader([path])
 
 
 def test_an_empty_log_has_no_requests(log):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from inferd.core.metadata import TensorMetadata
 from inferd.errors import InferdError, InvalidRequest
 from inferd.replay.entries import PayloadReader
+from inferd.replay.files import is_table
 from inferd.tensor.tensor import Tensor
 from inferd.values.fitting import fitted
 from inferd.values.source import read_json
@@ -57,7 +58,9 @@ def _in_order(found: list[tuple[float, list[Tensor]]]) -> Recorded:
 
 
 def _is_payload_log(file: Path) -> bool:
-    """Return whether the first line is an event, as payload logs have them."""
+    """Return whether a file is a table of events, or lines of them, by its name and first line."""
+    if is_table(file):
+        return True
     with file.open("rb") as lines:
         first = lines.readline()
     try:

@@ -4,12 +4,14 @@ import base64
 import binascii
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from inferd.errors import InvalidConfig
 from inferd.observe.payloads.event import REQUEST, RESPONSE
+from inferd.replay.files import LogFile, RawEvent, open_log
 
 
 class LoggedBody(NamedTuple):
@@ -32,45 +34,39 @@ class LoggedRequest(NamedTuple):
     answers: list[LoggedBody]
 
 
-class LineError(Exception):
-    """A line of a log is no event; the text says which, and why."""
+class EventError(Exception):
+    """An entry of a log is no event; the text says which, and why."""
 
 
 class PayloadReader:
     """The events in the files `paths`, oldest first.
 
     Only where they are is kept, so that a log may be larger than the memory. `faults` says which
-    lines are no events. Raises InvalidConfig for a file that cannot be read.
+    entries are no events. Raises InvalidConfig for a file that cannot be read.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.faults: list[str] = []
-        self._paths = paths
         self._requests: list[tuple[str, _Place]] = []
         self._answers: dict[str, list[_Place]] = {}
         for path in paths:
-            if path.suffix == ".parquet":
-                msg = f"{path} is a Parquet file; only logs of JSON lines can be sent again"
-                raise InvalidConfig(msg)
             try:
                 self._look_through(path)
             except OSError as error:
-                raise InvalidConfig(f"cannot read {path}: {error.strerror}") from error
+                reason = error.strerror or str(error)
+                raise InvalidConfig(f"cannot read {path}: {reason}") from error
 
     def __len__(self) -> int:
         """Return how many requests there are."""
         return len(self._requests)
 
     def _look_through(self, path: Path) -> None:
-        with path.open("rb") as file:
-            at = number = 0
-            for line in file:
-                number += 1
+        with closing(open_log(path)) as file:
+            for number, (at, raw) in enumerate(file.events(), 1):
                 place = _Place(path, number, at)
-                at += len(line)
                 try:
-                    event = _event(line, place)
-                except LineError as error:
+                    event = _event(raw, place)
+                except EventError as error:
                     # Noted, and not the end: the last line of a log that
                     # was cut off is half of one.
                     self.faults.append(str(error))
@@ -84,7 +80,7 @@ class PayloadReader:
 
     def requests(self) -> Iterator[LoggedRequest]:
         """Yield the requests in their order, each with its answers."""
-        files: dict[Path, BinaryIO] = {}
+        files: dict[Path, LogFile] = {}
         try:
             for id, place in self._requests:
                 event = _read(files, place)
@@ -104,6 +100,8 @@ class PayloadReader:
 
 
 class _Place(NamedTuple):
+    """Where an event is: the `number` of its line or row for people, `at` for its LogFile."""
+
     path: Path
     number: int
     at: int
@@ -112,42 +110,43 @@ class _Place(NamedTuple):
         return f"{self.path}:{self.number}"
 
 
-def _read(files: dict[Path, BinaryIO], place: _Place) -> dict[str, str]:
+def _read(files: dict[Path, LogFile], place: _Place) -> dict[str, Any]:
     # Left open: answers of a request often lie in the next file of a rotated log.
     if place.path not in files:
-        files[place.path] = place.path.open("rb")
-    files[place.path].seek(place.at)
-    return _event(files[place.path].readline(), place)
+        files[place.path] = open_log(place.path)
+    return _event(files[place.path].event(place.at), place)
 
 
-def _event(line: bytes, place: _Place) -> dict[str, str]:
-    """Return the event in `line`. Raises LineError."""
+def _event(raw: RawEvent, place: _Place) -> dict[str, Any]:
+    """Return what is a line of JSON, or the row of a table. Raises EventError."""
     try:
-        event = json.loads(line)
+        event = json.loads(raw) if isinstance(raw, bytes) else raw
     except (ValueError, RecursionError) as error:
-        raise LineError(f"{place}: this is no line of JSON, {error}") from None
+        raise EventError(f"{place}: this is no line of JSON, {error}") from None
     if not isinstance(event, dict) or not isinstance(event.get("type"), str):
-        raise LineError(f"{place}: this is no event of a payload log, it has no type")
+        raise EventError(f"{place}: this is no event of a payload log, it has no type")
     if not isinstance(event.get("id"), str):
-        raise LineError(f"{place}: the event has no id")
+        raise EventError(f"{place}: the event has no id")
     try:
-        # Read here, so that a fault is told by its line before anything is sent.
+        # Read here, so that a fault is told by its place before anything is sent.
         _body(event)
     except (ValueError, TypeError, binascii.Error) as error:
-        raise LineError(f"{place}: the data of the event cannot be read, {error}") from None
+        raise EventError(f"{place}: the data of the event cannot be read, {error}") from None
     return event
 
 
-def _seconds(event: dict[str, str]) -> float:
+def _seconds(event: dict[str, Any]) -> float:
     try:
         return datetime.fromisoformat(event["time"]).timestamp()
     except (KeyError, TypeError, ValueError):
         return 0.0
 
 
-def _body(event: dict[str, str]) -> LoggedBody:
+def _body(event: dict[str, Any]) -> LoggedBody:
     if "data_base64" in event:
         data = base64.b64decode(event["data_base64"], validate=True)
+    elif isinstance(event.get("data"), bytes):  # of a table
+        data = event["data"]
     else:
         # JSON bodies are logged as JSON, so that people can read them; only their spaces are lost.
         data = json.dumps(event.get("data"), ensure_ascii=False).encode()

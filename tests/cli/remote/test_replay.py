@@ -45,8 +45,8 @@ def serve(tmp_path):
 def log(serve, tmp_path):
     """log(option=value) is a log of four requests: JSON, binary, gRPC, and one that fails."""
 
-    def write(*settings):
-        path = tmp_path / "log.jsonl"
+    def write(*settings, name="log.jsonl"):
+        path = tmp_path / name
         with serve(2, payload_log=str(path), payload_log_config=settings) as server:
             client = over_http.InferenceServerClient(f"127.0.0.1:{server.http_port}")
             for is_binary in (False, True):
@@ -90,8 +90,9 @@ def url(server):
     return f"--url=http://127.0.0.1:{server.http_port}"
 
 
-def test_the_same_server_answers_the_same(serve, log, replay):
-    path = log()
+@pytest.mark.parametrize("name", ["log.jsonl", "log.parquet"])
+def test_the_same_server_answers_the_same(serve, log, replay, name):
+    path = log(name=name)
     with serve(2) as server:
         code, said, _ = replay(path, url(server))
     assert code == 0

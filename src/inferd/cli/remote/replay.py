@@ -15,7 +15,8 @@ HELP = """\
 inferd replay LOG... --url URL [options]
 
 Sends the requests in the files of a payload log (inferd serve --payload-log) to a server of V2, one
-after the other, and compares its answers with those in the log. Give rotated files oldest first.
+after the other, and compares its answers with those in the log: lines of JSON, or .parquet with
+inferd[tables]. Give rotated files oldest first.
 
   --url URL             the server: http://HOST:PORT, or https://
   --tolerance X         how much floats may differ, as a share of them
