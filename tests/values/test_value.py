@@ -16,6 +16,8 @@ from inferd.values.value import cast, objects
         (np.array([1.0]), DataType.BF16, [0x3F80]),
         (np.array(["a"]), DataType.BYTES, ["a"]),
         (np.array([2**64 - 1], np.uint64), DataType.UINT64, [2**64 - 1]),
+        (np.array([np.inf, -3e38]), DataType.FP32, [np.inf, np.float32(-3e38)]),
+        (np.array([-np.inf]), DataType.BF16, [0xFF80]),
     ],
 )
 def test_values_that_fit_are_cast(array, datatype, result):
@@ -32,6 +34,13 @@ def test_values_that_fit_are_cast(array, datatype, result):
         (np.array([2]), DataType.BOOL),
         (np.array([np.nan]), DataType.INT64),
         (objects([b"a"]), DataType.FP32),
+        (np.array([0.0, 1e300]), DataType.FP32),
+        (np.array([-70000]), DataType.FP16),
+        (np.array([3.4e38]), DataType.BF16),
+        (np.array(1e300), DataType.FP32),
+        (np.array([1j]), DataType.FP32),
+        (np.array(["2026-11-29"], "M8[s]"), DataType.INT64),
+        (np.array([1], "m8[s]"), DataType.FP64),
         (np.array([1]), DataType.BYTES),
     ],
 )

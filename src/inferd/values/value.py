@@ -7,7 +7,7 @@ import numpy as np
 
 from inferd.tensor.array import Array
 from inferd.tensor.dtype import DataType
-from inferd.tensor.halves import float64_to_half
+from inferd.tensor.halves import bf16_to_float32, float64_to_half
 
 
 class InputValue(NamedTuple):
@@ -43,15 +43,21 @@ def cast(array: Array, datatype: DataType) -> Array:
         return array.astype(object)
     if array.dtype.kind in "OSUV":
         raise ValueError("strings are no numbers")
+    # NumPy would make numbers of dates, and drop half of a complex one.
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{array.dtype} is no datatype of tensors")
     if datatype is DataType.BF16:
-        return float64_to_half(array.astype(np.float64), datatype)
+        made = float64_to_half(array.astype(np.float64), datatype)
+        _check_range(bf16_to_float32(made), array, datatype)
+        return made
     wanted = datatype.numpy
     if array.dtype == wanted:
         return array
     if wanted.kind == "f":
-        # Beyond the type's range it becomes infinite, as any float of that type would.
         with np.errstate(over="ignore"):
-            return array.astype(wanted)
+            made = array.astype(wanted)
+        _check_range(made, array, datatype)
+        return made
     with np.errstate(invalid="ignore"):
         made = array.astype(wanted)
     # Compared as values, so 1.0 may be an integer, and 1.5 and 300 as INT8 may not.
@@ -59,3 +65,9 @@ def cast(array: Array, datatype: DataType) -> Array:
         odd = array[made != array].ravel()[0]
         raise ValueError(f"{odd} is no {datatype.value}")
     return made
+
+
+def _check_range(made: Array, array: Array, datatype: DataType) -> None:
+    beyond = np.isinf(made) & np.isfinite(array)
+    if beyond.any():
+        raise ValueError(f"{array[beyond][0]} is no {datatype.value}: it is out of its range")
