@@ -313,6 +313,18 @@ def test_a_time_limit_may_be_none_at_all(kind, protocol, served, seconds):
         assert len(list(client.stream("m", inputs, timeout_s=seconds))) == 1
 
 
+def test_a_time_limit_that_is_no_number_is_refused(client):
+    inputs = {"INPUT0": X, "INPUT1": X}
+    with pytest.raises(InvalidRequest, match="timeout_s is NaN"):
+        client.infer("m", inputs, timeout_s=math.nan)
+    with pytest.raises(InvalidRequest, match="timeout_s is NaN"):
+        next(iter(client.stream("m", inputs, timeout_s=math.nan)))
+    for seconds in (math.nan, -1.0):
+        with pytest.raises(InvalidRequest, match="queue_timeout_s"):
+            client.infer("m", inputs, queue_timeout_s=seconds)
+    assert client.is_live()
+
+
 def test_many_calls_at_a_time_share_few_connections(protocol, served):
     from blocking import Blocking
 

@@ -97,9 +97,7 @@ def _others(request: InferRequest, known: ModelMetadata | None, options: InferOp
     parameters = dict(given.get("parameters", {}))
     request.parameters = {name: _plain(value) for name, value in parameters.items()}
     request.priority = given.get("priority", 0)
-    queue_timeout_s = given.get("queue_timeout_s", 0)
-    # 0 is no time limit.
-    request.timeout_us = 0 if queue_timeout_s == math.inf else int(queue_timeout_s * 1e6)
+    request.timeout_us = _timeout_us(given.get("queue_timeout_s", 0))
     if "sequence_id" in given:
         start, end = given.get("sequence_start", False), given.get("sequence_end", False)
         request.sequence = RequestSequence(given["sequence_id"], start, end)
@@ -108,6 +106,19 @@ def _others(request: InferRequest, known: ModelMetadata | None, options: InferOp
         if names is None:
             names = [one.name for one in known.outputs] if known is not None else []
         request.outputs = [WantedOutput(name, top_k=top_k) for name in names]
+
+
+_LONGEST_TIMEOUT_US = 1 << 63
+
+
+def _timeout_us(seconds: float) -> int:
+    """Return a time limit as requests have it: 0 is none."""
+    if not seconds >= 0:  # NaN, too
+        raise InvalidRequest(f"queue_timeout_s is {seconds}, expected a number of at least 0")
+    if seconds * 1e6 >= _LONGEST_TIMEOUT_US:
+        return 0
+    # Rounded up: a very short one is not none.
+    return math.ceil(seconds * 1e6)
 
 
 def _plain(value: Any) -> Any:

@@ -384,6 +384,8 @@ class AsyncRequestStream:
 
 
 def _deadline_after(seconds: float) -> float:
+    if seconds != seconds:  # what is compared with NaN would never be too late
+        raise InvalidRequest("timeout_s is NaN, expected a number of seconds")
     # Neither systems nor gRPC know infinity.
     return time.monotonic() + min(seconds, _FOREVER_S)
 
