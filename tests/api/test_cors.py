@@ -72,6 +72,19 @@ async def test_a_page_may_read_that_its_body_is_not_wanted(serving):
 
 
 @pytest.mark.parametrize(
+    ("status", "line"),
+    [(413, f"Content-Length: {1 << 40}"), (417, "Expect: 200-ok"), (400, "Content-Length: x")],
+)
+async def test_a_page_may_read_what_is_wrong_with_the_head_itself(serving, status, line):
+    async with serving(**NAMED) as site:
+        for origin, allowed in ((PAGE, PAGE), ("https://other.example", None)):
+            lines = (line, f"origin: {origin} ")
+            answer = await site.ask(request("/v2/models/id/infer", *lines, method="POST"))
+            assert answer.status == status and answer.error
+            assert answer.headers.get(ALLOW) == allowed
+
+
+@pytest.mark.parametrize(
     "origin",
     [
         *("https://page.example.evil", "http://page.example", "https://page.example:8443", "null"),

@@ -8,6 +8,7 @@ from inferd.http.header_forward import HeaderForward
 from inferd.http.message import NO_REQUEST, HttpError, HttpRequest, body_length, parse_head
 
 _BARE_END = re.compile(rb"\n\r?\n")
+_ORIGIN = re.compile(rb"^origin:[ \t]*([^\r\n]*)", re.IGNORECASE | re.MULTILINE)
 _FIRST_BYTES = frozenset(f"{ascii_letters}{digits}!#$%&'*+-.^_`|~".encode())
 """What a method may begin with (RFC 9110, section 5.6.2); TLS and other protocols do not."""
 
@@ -129,9 +130,12 @@ class HeadReader:
 
 
 def unread_request(head: bytes | bytearray) -> HttpRequest:
-    """Return a request with the target of a malformed or incomplete head, if it has one.
+    """Return a request with the target and origin of a refused or incomplete head, if it has them.
 
-    The wording of a refusal depends on the target.
+    The wording of a refusal depends on the target, and on the origin whether a page may read it.
     """
-    words = bytes(head.partition(b"\n")[0]).split(maxsplit=2)
-    return HttpRequest(b"", words[1] if len(words) > 1 else b"", {}, False, False)
+    line, _, rest = head.partition(b"\n")
+    words = bytes(line).split(maxsplit=2)
+    origin = _ORIGIN.search(rest.partition(b"\r\n\r\n")[0])
+    headers = {} if origin is None else {b"origin": bytes(origin[1]).rstrip()}
+    return HttpRequest(b"", words[1] if len(words) > 1 else b"", headers, False, False)
