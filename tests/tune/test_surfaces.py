@@ -27,7 +27,7 @@ def goals(costs):
     return [Goal(), *(Goal((one,)) for one in limits), Goal((half,)), Goal((limits[2], half))]
 
 
-def losses(surface, seen, judge, starts):
+def losses(surface, seen, judge, starts, goals=goals):
     """Yield the requests a second that each search has lost, as shares; 1 if it holds no limit.
 
     The searches see costs, and others `judge` what was found.
@@ -45,18 +45,23 @@ def losses(surface, seen, judge, starts):
             yield 1 - judge[trial.candidate].per_s / judge[best].per_s if holds else 1.0
 
 
+def no_goal(_costs):
+    """Return the goal of those who want the most requests a second, and nothing else."""
+    return [Goal()]
+
+
 def starts_of(name, surface):
     """Return what was in force when the model was recorded, and three other candidates."""
     return [surface.start, *random.Random(name).sample(sorted(surface.costs, key=str), 3)]
 
 
 @cache
-def judged(name):
+def judged(name, goals=goals):
     """Return what the searches of a model have lost, in the eyes of the other measurements."""
     surface = surface_of(name)
     starts = starts_of(name, surface)
     ways = itertools.permutations(surface.halves, 2)
-    return [one for seen, judge in ways for one in losses(surface, seen, judge, starts)]
+    return [one for seen, judge in ways for one in losses(surface, seen, judge, starts, goals)]
 
 
 @cache
@@ -82,8 +87,15 @@ def test_a_surface_is_whole(name):
 def test_searches_find_what_an_exhaustive_search_finds():
     lost = [one for name in NAMES for one in judged(name)]
     assert within(lost) >= 0.6
-    assert statistics.median(lost) <= 0.01
+    assert statistics.median(lost) <= 0
     assert statistics.mean(lost) <= 0.05
+
+
+def test_searches_without_a_goal_lose_less():
+    lost = [one for name in NAMES for one in judged(name, no_goal)]
+    assert within(lost) >= 0.65
+    assert statistics.median(lost) <= 0
+    assert statistics.mean(lost) <= 0.02
 
 
 def test_searches_lose_little_even_of_what_chance_has_made_best():

@@ -144,7 +144,7 @@ RATE = Belief(
     alone=0.03,
     pairs=0.047,
     together=0.094,
-    steps=0.72,
+    steps=1.15,
     noise=0.11,
 )
 LATENCY = Belief(
@@ -153,7 +153,7 @@ LATENCY = Belief(
     alone=0.055,
     pairs=0.062,
     together=0.13,
-    steps=0.66,
+    steps=1.06,
     noise=0.26,
 )
 MEMORY = Belief(
