@@ -163,6 +163,19 @@ def test_options_may_be_scalars_of_numpy(client):
     client.infer("m", inputs, parameters=parameters, **options, classification=np.int64(1))
 
 
+def test_an_option_that_is_none_is_not_given(client):
+    inputs = {"INPUT0": X, "INPUT1": X}
+    names = "outputs version id priority queue_timeout_s sequence_id classification timeout_s headers"
+    result = client.infer("m", inputs, **dict.fromkeys(names.split()))
+    assert result.model_version == client.infer("m", inputs).model_version
+    assert set(result) == {"OUTPUT0", "OUTPUT1"}
+
+
+def test_a_negative_correlation_id_is_none(client):
+    with pytest.raises(InvalidRequest, match="sequence_id is -1, expected at least 0"):
+        client.infer("seq", {"INPUT": np.array([[5]], np.int32)}, sequence_id=-1)
+
+
 def test_errors_have_the_servers_text_and_a_code(client):
     with pytest.raises(NotFound, match="nothing") as found:
         client.infer("nothing", {"x": X})

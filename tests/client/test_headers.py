@@ -27,6 +27,24 @@ def test_those_of_the_options_and_of_the_call():
     assert ["N: 1\r\n" in found[0], "N: 2\r\n" in found[1]] == [True, True]
 
 
+def test_those_of_the_call_replace_others_whatever_their_case():
+    found = lines({"AUTHORIZATION": "b"}, api_key="k", headers={"user-agent": "mine", "x": "1"})
+    assert found == ["user-agent: mine", "AUTHORIZATION: b", "x: 1", ""]
+    of_each = HeaderLines(read_settings("http://h", {"headers": lambda: {"X": "1", "y": "2"}}))
+    assert of_each.lines({"x": "3"}) == "User-Agent: inferd-client\r\nx: 3\r\ny: 2\r\n"
+
+
+@pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding", "Host", "TE"])
+def test_the_framing_is_the_clients_own(name):
+    with pytest.raises(InvalidTarget, match=f"header '{name}' is the client's own"):
+        lines({name: "1"})
+
+
+def test_values_are_texts():
+    with pytest.raises(InvalidTarget, match="header 'a' is no pair of texts"):
+        lines({"a": 5})
+
+
 @pytest.mark.parametrize("pair", [("a b", "x"), ("a", "x\r\nB: y"), ("", "x"), ("a", "\u20ac")])
 def test_what_cannot_be_a_header_is_refused(pair):
     with pytest.raises(InvalidTarget, match="header"):

@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 from inferd.client.errors import InvalidTarget
@@ -14,31 +13,40 @@ _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # request.
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
+# What tells where a message ends and for whom it is: a second one would contradict it.
+_FRAMING = frozenset(
+    "connection content-length content-type host inference-header-content-length te "
+    "transfer-encoding upgrade".split()
+)
+
 PRODUCT = "inferd-client"
 
 
 class HeaderLines:
-    """Makes header lines, as HTTP/1.1 has them, for each call."""
+    """Makes header lines, as HTTP/1.1 has them, for each call.
+
+    A header of the call replaces that of the client's options, whatever the case of their names.
+    """
 
     def __init__(self, settings: ClientSettings) -> None:
         own = {"User-Agent": PRODUCT}
         if settings.api_key:
             own["Authorization"] = f"Bearer {settings.api_key}"
+        self._own = _fields(own)
         self._more = None
         # A function is asked for each call: tokens expire.
         if callable(settings.headers):
             self._more = settings.headers
         elif settings.headers:
-            own |= settings.headers
-        self._own = header_lines(own.items())
+            self._own |= _fields(settings.headers)
+        self._own_lines = "".join(self._own.values())
 
     def lines(self, headers: Headers | None) -> str:
         """Return the lines of a call that has `headers` of its own. Raises InvalidTarget."""
-        lines = self._own
-        if self._more is not None:
-            lines += header_lines(self._more().items())
-        if headers:
-            lines += header_lines(headers.items())
+        lines = self._own_lines
+        if self._more is not None or headers:
+            more = {} if self._more is None else _fields(self._more())
+            lines = "".join((self._own | more | _fields(headers or {})).values())
         # Looked for, never imported: a program that traces has it loaded, the others need not
         # install it. A context that the caller gives comes before that of the current span.
         if "opentelemetry.trace" in sys.modules and not _has_trace(lines):
@@ -46,15 +54,18 @@ class HeaderLines:
         return lines
 
 
-def header_lines(headers: Iterable[tuple[str, str]]) -> str:
-    """Return `headers` as lines. Raises InvalidTarget for what cannot be one."""
-    lines = []
-    for name, value in headers:
-        if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+def _fields(headers: Headers) -> dict[str, str]:
+    """Return lines by their names in lower case. Raises InvalidTarget for what cannot be one."""
+    lines = {}
+    for name, value in headers.items():
+        is_text = isinstance(name, str) and isinstance(value, str)
+        if not (is_text and _NAME.fullmatch(name) and _VALUE.fullmatch(value)):
             msg = f"header {name!r} cannot be sent: a name or a value has characters it must not"
-            raise InvalidTarget(msg)
-        lines.append(f"{name}: {value}\r\n")
-    return "".join(lines)
+            raise InvalidTarget(msg if is_text else f"header {name!r} is no pair of texts")
+        if name.lower() in _FRAMING:
+            raise InvalidTarget(f"header {name!r} is the client's own: leave it out")
+        lines[name.lower()] = f"{name}: {value}\r\n"
+    return lines
 
 
 def _has_trace(lines: str) -> bool:

@@ -68,6 +68,8 @@ def make_request(
         _refer(request.inputs, regions)
     for name, value in options.items():
         if name == "outputs":
+            if value is None:  # by programs whose types are not checked
+                continue
             if isinstance(value, str):
                 msg = f"outputs is the text '{value}', not a list of names: say ['{value}']"
                 raise InvalidRequest(msg)
@@ -91,7 +93,10 @@ _OTHERS = InferOptions.__annotations__.keys() - _ELSEWHERE - {"outputs"}
 
 def _others(request: InferRequest, known: ModelMetadata | None, options: InferOptions) -> None:
     """Put the options that few requests have where they belong."""
-    given: dict[str, Any] = {name: _plain(value) for name, value in options.items()}
+    # None is what it is in Python: not said.
+    given: dict[str, Any] = {
+        name: _plain(value) for name, value in options.items() if value is not None
+    }
     request.version = str(given.get("version", ""))
     request.id = given.get("id", "")
     parameters = dict(given.get("parameters", {}))
@@ -100,7 +105,11 @@ def _others(request: InferRequest, known: ModelMetadata | None, options: InferOp
     request.timeout_us = _timeout_us(given.get("queue_timeout_s", 0))
     if "sequence_id" in given:
         start, end = given.get("sequence_start", False), given.get("sequence_end", False)
-        request.sequence = RequestSequence(given["sequence_id"], start, end)
+        number = given["sequence_id"]
+        # gRPC has signed numbers only, and servers take -1 for 2^64 - 1.
+        if isinstance(number, int) and number < 0:
+            raise InvalidRequest(f"sequence_id is {number}, expected at least 0")
+        request.sequence = RequestSequence(number, start, end)
     if top_k := given.get("classification", 0):
         names = options.get("outputs")
         if names is None:
