@@ -165,7 +165,9 @@ def test_options_may_be_scalars_of_numpy(client):
 
 def test_an_option_that_is_none_is_not_given(client):
     inputs = {"INPUT0": X, "INPUT1": X}
-    names = "outputs version id priority queue_timeout_s sequence_id classification timeout_s headers"
+    names = (
+        "outputs version id priority queue_timeout_s sequence_id classification timeout_s headers"
+    )
     result = client.infer("m", inputs, **dict.fromkeys(names.split()))
     assert result.model_version == client.infer("m", inputs).model_version
     assert set(result) == {"OUTPUT0", "OUTPUT1"}

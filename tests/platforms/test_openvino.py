@@ -10,6 +10,7 @@ from openvino import opset6
 from openvino import opset13 as op
 
 from inferd.backends.openvino.backend import DATATYPES, OpenvinoBackend, outputs_by, settings
+from inferd.backends.openvino.narrowed import Narrowed
 from inferd.backends.openvino.shapes import MAX_KNOWN, Shapes
 from inferd.config.model import InstanceGroup, ModelConfig, ModelInput, ModelOutput
 from inferd.core.interfaces import ModelFiles, Placement
@@ -152,6 +153,52 @@ def test_what_a_model_keeps_of_a_request_is_in_no_other_answer(tmp_path):
     for number in (1, 2, 3):
         array = np.full((1, 3), number, np.float32)
         assert answer(instance, x=array)["sum"].tolist() == array.tolist()
+
+
+MOST = np.finfo(np.float32).max
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ("int64", [2**31 - 1, -(2**31)], [[2**31], [-(2**31) - 1], [5, 2**40]]),
+        ("uint64", [2**31 - 1, 0], [[2**31], [2**63 + 1]]),
+        ("uint32", [2**31 - 1, 0], [[2**31], [2**32 - 1]]),
+        (
+            "float64",
+            [MOST, -MOST, np.nan],
+            [[1e300], [np.nan, -1e39], [np.inf], [0, -np.inf]],
+        ),
+    ],
+)
+def test_numbers_that_would_be_taken_for_others_are_refused(tmp_path, kind, good, bad):
+    datatype = next(one for one in DATATYPES.values() if one.value != "BF16" and one.numpy == kind)
+    x = op.parameter([-1], np.dtype(kind), name="x")
+    wanted = config("x", datatype=datatype)
+    model = opened(saved(tmp_path, {"sum": op.concat([x, x], 0)}, [x]), wanted)
+
+    def run(values):
+        array = np.array(values, kind)
+        request = InferRequest("m", inputs=[Tensor.from_numpy("x", array, datatype)])
+        [found] = model.execute([request])
+        return found
+
+    for values in bad:
+        error = run(values)
+        assert isinstance(error, InvalidRequest) and "with 32 bits" in error.message
+    for values in (good, []):
+        [output] = run(values).outputs
+        np.testing.assert_array_equal(output.numpy(), np.array([*values, *values], kind))
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint64", "uint32"])
+def test_integers_that_are_converted_or_passed_on_may_be_large(tmp_path, kind):
+    x = op.parameter([-1], np.dtype(kind), name="x")
+    same, real = op.result(x), op.convert(x, "f32")
+    same.output(0).get_tensor().set_names({"same"})
+    files = saved(tmp_path, {"same": x, "real": real}, [x])
+    narrowed = Narrowed(openvino.Core().read_model(str(files.file)), ["x"])
+    narrowed.check({"x": np.array([np.iinfo(kind).max], kind)})
 
 
 def test_a_model_goes_on_after_what_it_refuses(tmp_path):

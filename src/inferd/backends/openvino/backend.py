@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from inferd.backends.openvino.narrowed import Narrowed
 from inferd.backends.openvino.saved_model import check_choice
 from inferd.backends.openvino.shapes import Shapes
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
@@ -66,12 +67,13 @@ class OpenvinoBackend(CompletingBackend):
     def _compile(self, files: ModelFiles, config: ModelConfig) -> "CompiledOpenvino":
         model = self._read(files, config)
         ports, shapes = Ports(model, config), Shapes(model)
+        narrowed = Narrowed(model, ports.inputs)
         properties = settings(config, is_safe=shapes.is_safe)
         try:
             compiled = self._core.compile_model(model, "CPU", properties)
         except RuntimeError as error:
             raise _failure(config, "compile it", error) from error
-        return CompiledOpenvino(self._openvino, compiled, ports, shapes)
+        return CompiledOpenvino(self._openvino, compiled, ports, shapes, narrowed)
 
     def _read(self, files: ModelFiles, config: ModelConfig) -> Any:
         try:
@@ -101,10 +103,13 @@ class Ports:
 class CompiledOpenvino:
     """A compiled model, and a pool of infer requests shared by threads."""
 
-    def __init__(self, openvino: Any, compiled: Any, ports: Ports, shapes: Shapes) -> None:
+    def __init__(
+        self, openvino: Any, compiled: Any, ports: Ports, shapes: Shapes, narrowed: Narrowed
+    ) -> None:
         self.openvino = openvino
         self.ports = ports
         self.shapes = shapes
+        self.narrowed = narrowed
         self.pool: Pool[PooledRequest] = Pool(
             lambda: PooledRequest(compiled.create_infer_request(), len(ports.inputs))
         )
@@ -147,6 +152,7 @@ class PooledRequest:
 def openvino_run(loaded: CompiledOpenvino, config: ModelConfig) -> Run:
     """Return the function that runs one request."""
     openvino, ports, pool, shapes = loaded.openvino, loaded.ports, loaded.pool, loaded.shapes
+    narrowed = loaded.narrowed
     inputs = list(enumerate(ports.inputs))
     place_of = {name: number for number, name in enumerate(ports.outputs)}
     bits = frozenset(t.name for t in config.input if t.datatype is DataType.BF16)
@@ -165,6 +171,7 @@ def openvino_run(loaded: CompiledOpenvino, config: ModelConfig) -> Run:
         pooled.views[number] = view
 
     def run(feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
+        narrowed.check(feed)
         pooled = pool.take()  # not given back on failure
         views = pooled.views
         try:
