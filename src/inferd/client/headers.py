@@ -15,8 +15,10 @@ _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 # What tells where a message ends and for whom it is: a second one would contradict it.
 _FRAMING = frozenset(
-    "connection content-length content-type host inference-header-content-length te "
-    "transfer-encoding upgrade".split()
+    (
+        *("connection", "content-length", "content-type", "host"),
+        *("inference-header-content-length", "te", "transfer-encoding", "upgrade"),
+    )
 )
 
 PRODUCT = "inferd-client"

@@ -68,15 +68,7 @@ def make_request(
         _refer(request.inputs, regions)
     for name, value in options.items():
         if name == "outputs":
-            if value is None:  # by programs whose types are not checked
-                continue
-            if isinstance(value, str):
-                msg = f"outputs is the text '{value}', not a list of names: say ['{value}']"
-                raise InvalidRequest(msg)
-            if not request.outputs:
-                request.outputs = [WantedOutput(one) for one in options["outputs"]]
-            if isinstance(value, Mapping):
-                _place(request, value, regions)
+            _want(request, options["outputs"], regions)
         # `_others` puts all of them at once; it may be called twice, with the same outcome.
         elif name in _OTHERS:
             _others(request, known, options)
@@ -84,6 +76,22 @@ def make_request(
             # The words of Python for its own functions: options are keyword arguments to callers.
             raise TypeError(f"infer() got an unexpected keyword argument '{name}': {value!r}")
     return request
+
+
+def _want(
+    request: InferRequest,
+    outputs: Sequence[str] | Mapping[str, Array] | None,
+    regions: list[SharedRegion],
+) -> None:
+    if outputs is None:  # by programs whose types are not checked
+        return
+    if isinstance(outputs, str):
+        msg = f"outputs is the text '{outputs}', not a list of names: say ['{outputs}']"
+        raise InvalidRequest(msg)
+    if not request.outputs:
+        request.outputs = [WantedOutput(one) for one in outputs]
+    if isinstance(outputs, Mapping):
+        _place(request, outputs, regions)
 
 
 _ELSEWHERE = frozenset(("timeout_s", "headers"))

@@ -31,7 +31,7 @@ class LogFile(Protocol):
 
 def open_log(path: Path) -> LogFile:
     """Open a file by its name. Raises OSError, and InvalidConfig if pyarrow is needed."""
-    return LogTable(path) if is_table(path) else LogLines(path)
+    return ParquetLog(path) if is_table(path) else JsonLog(path)
 
 
 def is_table(path: Path) -> bool:
@@ -41,7 +41,7 @@ def is_table(path: Path) -> bool:
     return name.suffix == ".parquet"
 
 
-class LogLines:
+class JsonLog:
     """Lines of JSON; see LogFile. A place is where a line begins."""
 
     def __init__(self, path: Path) -> None:
@@ -75,7 +75,7 @@ def _as_os_error() -> Iterator[None]:
         raise OSError(str(error)) from error
 
 
-class LogTable:
+class ParquetLog:
     """A table in Parquet; see LogFile. A place is the number of a row, from 0."""
 
     def __init__(self, path: Path) -> None:

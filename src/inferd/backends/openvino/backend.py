@@ -148,6 +148,18 @@ class PooledRequest:
         self.has_state = bool(request.query_state())
         self.views: list[Array | None] = [None] * count
 
+    def put(self, openvino: Any, number: int, array: Array, *, is_bits: bool) -> None:
+        """Make a tensor of `array` the input of that number; `is_bits`: it is BF16."""
+        if is_bits:
+            # Copied, and kept in views: the tensor only borrows this memory.
+            view = np.array(array)
+            tensor = openvino.Tensor(view, list(view.shape), openvino.Type.bf16)
+        else:  # copied, as OpenVINO accepts only writable memory
+            tensor = openvino.Tensor(array, shared_memory=False)
+            view = tensor.data
+        self.request.set_input_tensor(number, tensor)
+        self.views[number] = view
+
 
 def openvino_run(loaded: CompiledOpenvino, config: ModelConfig) -> Run:
     """Return the function that runs one request."""
@@ -158,17 +170,6 @@ def openvino_run(loaded: CompiledOpenvino, config: ModelConfig) -> Run:
     bits = frozenset(t.name for t in config.input if t.datatype is DataType.BF16)
     dtypes = {t.name: t.datatype.numpy for t in config.output}
     infer = outputs_by(openvino)
-
-    def put(pooled: PooledRequest, number: int, name: str, array: Array) -> None:
-        if name in bits:
-            # Copied, and kept in views: the tensor only borrows this memory.
-            view = np.array(array)
-            tensor = openvino.Tensor(view, list(view.shape), openvino.Type.bf16)
-        else:  # copied, as OpenVINO accepts only writable memory
-            tensor = openvino.Tensor(array, shared_memory=False)
-            view = tensor.data
-        pooled.request.set_input_tensor(number, tensor)
-        pooled.views[number] = view
 
     def run(feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
         narrowed.check(feed)
@@ -187,7 +188,7 @@ def openvino_run(loaded: CompiledOpenvino, config: ModelConfig) -> Run:
                 if view is not None and view.shape == array.shape:
                     view[...] = array
                 else:
-                    put(pooled, number, name, array)
+                    pooled.put(openvino, number, array, is_bits=name in bits)
             if pooled.has_state:
                 pooled.request.reset_state()  # what an earlier request has left is another client's
             given = infer(pooled.request)
