@@ -96,6 +96,8 @@ def test_numbers_of_one_type_are_an_array():
         b"[" * 1000,
         b"{U\x01a" * 1000,
         b"SU\x01\xff",
+        b"S" * 5000,
+        b"STa",
     ],
 )
 def test_what_is_cut_off_or_too_large_is_refused(data):

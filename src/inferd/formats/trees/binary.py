@@ -128,8 +128,9 @@ class _Reader(BinaryReader):
         return kind, count
 
     def _size(self) -> int:
-        # At the greatest depth, so that a size can only be a number.
-        size = self.value(self.marker(), MAX_DEPTH)
+        kind = self.marker()
+        # Not any value: the size of a text would be one whose size is a text, and so on.
+        size = self.array(_NUMBERS[kind], 1)[0].item() if kind in _NUMBERS else None
         if not isinstance(size, int) or size < 0:
             raise ValueError("a size that is none")
         return size
