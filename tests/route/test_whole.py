@@ -60,8 +60,9 @@ def test_settings_are_told_if_they_are_the_same():
 
 
 def test_an_answer_that_is_no_json_is_the_places_fault():
-    with pytest.raises(InferdError, match="a place's answer is malformed"):
-        read_json(b"{")
+    for body in (b"{", b"[" * 100_000, b"\xff"):
+        with pytest.raises(InferdError, match="a place's answer is malformed"):
+            read_json(body)
 
 
 def test_places_that_do_not_know_what_was_asked_for_are_left_out():

@@ -85,7 +85,7 @@ def read_json(body: bytes) -> object:
     """Return what a body in JSON says. Raises InferdError."""
     try:
         return json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InferdError(f"a place's answer is malformed: {error}") from error
 
 
