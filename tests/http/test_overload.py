@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import random
 from contextlib import asynccontextmanager
 
 import grpc
@@ -130,12 +131,21 @@ async def test_what_could_never_be_held_need_not_be_sent_again(serving):
     # Each number has two bytes as text, four when it has been read.
     text = b'{"inputs":[{"name":"T","datatype":"FP32","shape":[600000],"data":[%b0]}]}'
     text %= b"0," * 599_999
+    # What has arrived and what it inflates to, or what is read from it, are in memory at once.
+    packed_little = gzip.compress(
+        infer_body(1) + random.Random(1).randbytes(600_000).hex().encode()
+    )
+    some = b'{"inputs":[{"name":"T","datatype":"FP32","shape":[250000],"data":[%b0]}]}'
+    some %= b"0.0," * 249_999
+    assert len(packed_little) < 1_000_000 and len(some) < 1_100_000
     async with serving(max_inflight_bytes=1_500_000) as site:
         for request in (
             post(b"", model="id", length=1_500_001),
             chunks + b"16e361\r\n" + bytes(1_500_001),
             post(packed, "Content-Encoding: gzip", model="id"),
             post(text, model="id"),
+            post(packed_little, "Content-Encoding: gzip", model="id"),
+            post(some, model="id"),
         ):
             answer = await site.ask(request)
             assert answer.status == 413 and "--max-inflight-bytes" in answer.error

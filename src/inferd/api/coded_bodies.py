@@ -64,7 +64,7 @@ class CodedBodies:
         try:
             # Counted as soon as it is there; the compressed body was counted when it came.
             if not self._capacity.hold(size):
-                raise self._capacity.too_many_bytes(size)
+                raise self._capacity.too_many_bytes(size + len(request.body))
             return await call(plain, *more)
         finally:
             self._capacity.hold(-size)

@@ -180,7 +180,12 @@ class Inference:
             request = await offload.run(Work.DECODE_SLOWLY, decode, message, call)
         request.arrived_ns = monotonic_ns()
         # What decoding has made of the body, such as numbers out of JSON, is memory as well.
-        request.copied_bytes = copied_bytes(request, codec.body_of(message, call))
+        body = codec.body_of(message, call)
+        request.copied_bytes = copied_bytes(request, body)
+        size_bytes = request.copied_bytes + memoryview(body).nbytes
+        # Here, where both are known: to be told "later" would be of no use.
+        if size_bytes > self._capacity.max_bytes:
+            raise self._capacity.too_many_bytes(size_bytes)
         return request
 
     def _encode_large(

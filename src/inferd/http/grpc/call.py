@@ -185,7 +185,7 @@ class GrpcCall(StreamExchange):
         self._is_bare = False
         self._held_bytes += count
         if not endpoint.capacity.hold(count):
-            raise endpoint.capacity.too_many_bytes(count)
+            raise endpoint.capacity.too_many_bytes(len(message) + count)
         # Copied if small: handlers get bytes for small messages whether or not they were
         # compressed.
         return bytes(inflated) if count <= SMALL_BYTES else inflated
