@@ -9,8 +9,9 @@ import pytest
 from inferd.config.model import ModelConfig, VersionPolicy
 from inferd.config.platform import reported_platform
 from inferd.errors import InvalidConfig, NotLoadable
+from inferd.repository.contents import MAX_CONFIG_BYTES
 from inferd.repository.layout import files_of
-from inferd.repository.local import AS_USUAL, MAX_CONFIG_BYTES, Reading, find_model
+from inferd.repository.local import AS_USUAL, Reading, find_model
 from inferd.repository.repositories import Repositories
 
 

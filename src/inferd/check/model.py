@@ -21,9 +21,8 @@ from inferd.config.rules.complaint import Complaint
 from inferd.config.rules.tensors import io_complaints
 from inferd.core.offline import BadCode
 from inferd.errors import FieldPath, InferdError, InvalidConfig
-from inferd.repository.contents import read_limited
+from inferd.repository.contents import MAX_CONFIG_BYTES, read_limited
 from inferd.repository.layout import FoundModel, derived, version_folders
-from inferd.repository.local import MAX_CONFIG_BYTES
 
 _MOST_ERRORS = 20
 _MOST_REREAD = 1 << 18  # characters: a longer text, which nobody writes by hand, is read once

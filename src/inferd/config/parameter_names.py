@@ -35,6 +35,9 @@ ALLOW_NATIVE = "inferd_allow_native_code"
 EXECUTION_TIMEOUT = "inferd_execution_timeout_seconds"
 """The seconds an execution may take; a worker process that takes longer is replaced."""
 
+TRUSTED = "inferd_trusted_types"
+"""A comma-separated list of types that a skops file may have."""
+
 MOST_ELEMENTS = "inferd_most_elements"
 """The elements that an operator may make of numbers in a request, such as the shape for Expand."""
 

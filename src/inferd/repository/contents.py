@@ -7,6 +7,9 @@ from inferd.config.names import is_inside
 from inferd.config.rules.complaint import within
 from inferd.errors import InvalidConfig
 
+MAX_CONFIG_BYTES = 4 * 1024 * 1024
+"""A larger config.pbtxt is refused unread: no real one comes near this size."""
+
 MAX_LABEL_BYTES = 16 << 20
 """Enough for a million labels, the most that can be asked for."""
 

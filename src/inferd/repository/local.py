@@ -17,7 +17,7 @@ from inferd.config.platform import ENSEMBLE, PLATFORMS, Platform, platform_named
 from inferd.errors import InferdError, InvalidConfig, NoVersion
 from inferd.repository.agent import run_agents
 from inferd.repository.bare import bare_file, is_python_model, platform_of
-from inferd.repository.contents import read_limited
+from inferd.repository.contents import MAX_CONFIG_BYTES, read_limited
 from inferd.repository.foreign import (
     IMPLEMENTATION_VARIABLE,
     MLFLOW_FILE,
@@ -37,9 +37,6 @@ from inferd.repository.layout import (
 )
 from inferd.repository.signing.keys import TrustedKeys
 from inferd.repository.slips import found_instead, shown
-
-MAX_CONFIG_BYTES = 4 * 1024 * 1024
-"""A larger config.pbtxt is refused unread: no real one comes near this size."""
 
 OVERRIDE = "config"
 """What error messages call a configuration that was sent with a load request."""

@@ -138,6 +138,49 @@ def test_code_is_fetched_only_at_a_commit_that_is_named(hub, fetch, tree, code):
     assert tree(fetch(f"hf://org/name@{commit}")) == files
 
 
+SKLEARN = (
+    b'{"implementation": "mlserver_sklearn.SKLearnModel", "parameters": {"uri": "m.skops", %s}}'
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("config.pbtxt", b'backend: "python" default_model_filename: "m.skops"'),
+        ("one/config.pbtxt", b'backend: "python" default_model_filename: "m.skops"'),
+        ("config.pbtxt", b'parameters {key: "inferd_trusted_types" value {string_value: "os.x"}}'),
+        (
+            "configs/fast.pbtxt",
+            b'parameters {key: "inferd_allow_native_code" value {string_value: "TRUE"}}',
+        ),
+        ("model-settings.json", SKLEARN % b'"extra": {"inferd_trusted_types": "os.system"}'),
+    ],
+)
+def test_configurations_have_code_run_only_at_a_commit_that_is_named(
+    hub, fetch, tree, file, content
+):
+    files = {"1/model.onnx": b"", "m.skops": b"code", file: content}
+    commit = hub.put_hub_model("org/name", files)
+    words = f"'hf://org/name' has '{file}', which makes .* have read: hf://org/name@{commit}$"
+    for _ in range(2):  # the second finds what the first has fetched
+        with pytest.raises(NotLoadable, match=words):
+            fetch("hf://org/name")
+    assert tree(fetch(f"hf://org/name@{commit}")) == files
+    with pytest.raises(NotLoadable, match=words):
+        fetch("hf://org/name")
+
+
+def test_configurations_of_models_without_code_are_fetched(hub, fetch, tree):
+    files = {
+        "config.pbtxt": b'parameters {key: "inferd_allow_native_code" value {string_value: "0"}}',
+        "1/config.pbtxt": b"not read",
+        "model-settings.json": SKLEARN % b'"version": "1"',
+        "m.skops": b"",
+    }
+    hub.put_hub_model("org/name", files)
+    assert tree(fetch("hf://org/name")) == files
+
+
 def test_names_that_lead_out_are_not_fetched(hub, fetch, tree, tmp_path):
     hub.put_hub_model("org/name", {"config.pbtxt": b"", "1/../../../x": b"bad", "1/m": b"1"})
     folder = fetch("hf://org/name")

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from importlib.util import find_spec
 
-from inferd.backends.estimator.file import ALLOW_PICKLE, TRUSTED
+from inferd.backends.estimator.file import ALLOW_PICKLE
 from inferd.backends.estimator.instance import EstimatorInstance, outputs_named
 from inferd.backends.estimator.model import PREDICT, PROBABILITY, THREADS, LoadedModel
 from inferd.compiled import override
@@ -14,6 +14,7 @@ from inferd.config.parameter_names import (
     FOUND_OUTPUTS,
     MODEL_CLASS,
     TABLE,
+    TRUSTED,
 )
 from inferd.core.completing import CompletingBackend
 from inferd.core.interfaces import BackendContext, Instance, ModelFiles, Placement

@@ -11,13 +11,11 @@ from typing import Any
 
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on
+from inferd.config.parameter_names import TRUSTED
 from inferd.errors import BackendFailed, InvalidConfig, Unsupported, foreign_text
 
 ALLOW_PICKLE = "inferd_allow_pickle"
 """The config parameter that allows a model file to be a pickle, which can run any code."""
-
-TRUSTED = "inferd_trusted_types"
-"""The config parameter with a comma-separated list of types that a skops file may have."""
 
 PICKLES = (".joblib", ".pkl", ".pickle")
 

@@ -22,8 +22,9 @@ from inferd.engine.loading.ensemble import needs_of
 from inferd.engine.loading.load import Loader, LoadOptions, tell_ignored
 from inferd.engine.loading.lookup import code_folder, models_in
 from inferd.errors import InvalidConfig, InvalidRequest, NotLoadable
+from inferd.repository.contents import MAX_CONFIG_BYTES
 from inferd.repository.layout import FoundModel
-from inferd.repository.local import MAX_CONFIG_BYTES, OVERRIDE, Reading, find_model, is_app
+from inferd.repository.local import OVERRIDE, Reading, find_model, is_app
 from inferd.repository.repositories import Place, Repositories, model_in
 from inferd.repository.tree import link_out
 from inferd.repository.upload import Upload, Uploads

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ from inferd.config.names import is_inside
 from inferd.config.options.option import BOOLEANS
 from inferd.config.platform import PLATFORMS
 from inferd.errors import NotLoadable
+from inferd.repository.fetch.code import configured_code
 from inferd.repository.fetch.settings import MAX_FILES
 from inferd.repository.fetch.snapshot import RemoteFile, Snapshot
 from inferd.repository.fetch.url import ModelUrl
@@ -79,12 +81,9 @@ def hub_snapshot(url: ModelUrl, environ: Mapping[str, str]) -> Snapshot:
     code = [name for name in wanted if name.endswith(_PICKLES)]
     # Code at a branch is whatever somebody pushes next; a commit has
     # been read, or can be (decision 0049).
-    if code and url.revision != info.sha:
-        path = f"/{url.path}" if url.path else ""
-        raise NotLoadable(
-            f"'{url.shown}' has '{code[0]}', which runs as code of this server: name the commit "
-            f"that you have read: hf://{url.place}@{info.sha}{path}"
-        )
+    is_moving = url.revision != info.sha
+    if code and is_moving:
+        raise _code(url, info.sha, code[0], "runs as code")
     # By the commit, not by the revision: a push between two files would mix two states.
     where = f"{endpoint}/{url.place}/resolve/{info.sha}"
     found = tuple(_file(files[name], base, where) for name in wanted)
@@ -93,7 +92,22 @@ def hub_snapshot(url: ModelUrl, environ: Mapping[str, str]) -> Snapshot:
     # neighbours, so it has a name of its own.
     if len(found) == 1 and url.path:
         name = Path(url.path).stem if Path(url.path).stem != "model" else name
-    return Snapshot(name, f"{info.sha}/{url.path}", found, web)
+    # What a file is called does not tell it all: a configuration may name any file as code.
+    check = partial(_check_configured, url, info.sha) if is_moving else None
+    return Snapshot(name, f"{info.sha}/{url.path}", found, web, check=check)
+
+
+def _check_configured(url: ModelUrl, sha: str, folder: Path) -> None:
+    if file := configured_code(folder):
+        raise _code(url, sha, file, "makes files of it run as code")
+
+
+def _code(url: ModelUrl, sha: str, file: str, what: str) -> NotLoadable:
+    path = f"/{url.path}" if url.path else ""
+    return NotLoadable(
+        f"'{url.shown}' has '{file}', which {what} of this server: name the commit "
+        f"that you have read: hf://{url.place}@{sha}{path}"
+    )
 
 
 def wanted_files(names: Sequence[str], url: ModelUrl) -> tuple[str, list[str]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from enum import Enum
+from pathlib import Path
 from typing import NamedTuple
 
 from inferd.repository.fetch.web import Web
@@ -38,7 +39,8 @@ class RemoteFile(NamedTuple):
 class Snapshot(NamedTuple):
     """What there is to fetch: a model called `name`, whose `identity` changes with its files.
 
-    `fetch` brings a file that `web` does not: it gets the file, and the path to write.
+    `fetch` brings a file that `web` does not: it gets the file, and the path to write. `check` gets
+    the folder of the model when it is there, and raises NotLoadable if it must not be served.
     """
 
     name: str
@@ -46,3 +48,4 @@ class Snapshot(NamedTuple):
     files: tuple[RemoteFile, ...]
     web: Web
     fetch: Callable[[RemoteFile, str, Arrived], None] | None = None
+    check: Callable[[Path], None] | None = None

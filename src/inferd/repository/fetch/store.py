@@ -104,6 +104,9 @@ def _found(
         # The lock is taken only if there is something to fetch: a
         # folder that may only be read serves.
         found = _complete(settings, url, seen) or _fetch(url, snapshot, seen, settings)
+        # Not only of what has just come: under another URL the same state may have been sound.
+        if snapshot.check is not None:
+            snapshot.check(found)
     except NotAnswered as error:
         # A hub that is down must not keep a server from starting with what it served yesterday.
         # NotGiven is another matter: whose access was taken away is refused.
