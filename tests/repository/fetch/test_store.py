@@ -57,6 +57,13 @@ def test_a_link_that_is_there_asks_nobody(hub, fetch):
     assert fetch(link) == folder
 
 
+def test_a_commit_that_is_there_asks_nobody(hub, moving, fetch):
+    commit = hub.put_hub_model("org/name", {"model.onnx": b"first"})
+    folder = fetch(f"hf://org/name@{commit}")
+    hub.close()
+    assert fetch(f"hf://org/name@{commit}") == folder
+
+
 def test_a_branch_that_moved_leads_to_another_folder_and_the_old_one_stays(moving, fetch, tree):
     before = fetch("hf://org/name")
     commit = moving(b"second")

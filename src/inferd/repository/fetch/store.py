@@ -86,8 +86,8 @@ def _found(
     before = _read(latest)
     stored = before and _complete(settings, url, before)
     # Without asking anybody.
-    if before and stored and (settings.is_offline or url.digest):
-        return before, stored  # a digest never leads to anything else
+    if before and stored and (settings.is_offline or url.is_fixed):
+        return before, stored
     if settings.is_offline:
         msg = f"'{url.shown}' has not been fetched before, and --offline forbids it now"
         raise NotLoadable(msg)

@@ -22,6 +22,7 @@ _IMAGE = re.compile(
     re.ASCII,
 )
 _REGISTERED = re.compile(r"/+(?P<name>[^/@]+)(?:/(?P<version>[^/@]+)|@(?P<alias>[^/@]+))")
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _SHA256 = re.compile(r"sha256=([0-9a-fA-F]{64})")
 
 
@@ -41,6 +42,12 @@ class ModelUrl(NamedTuple):
     revision: str = ""
     digest: str = ""
     path: str = ""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it never leads to anything else: by its digest, or its commit of the Hub."""
+        is_commit = self.scheme == "hf" and _COMMIT.fullmatch(self.revision) is not None
+        return bool(self.digest) or is_commit
 
 
 def model_url(text: str) -> ModelUrl | None:
