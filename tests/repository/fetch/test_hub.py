@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from small_hub import basic
 
 from inferd.errors import NotLoadable
 from inferd.repository.fetch.hub import wanted_files
@@ -87,6 +88,13 @@ def test_the_token_is_taken_from_where_the_hubs_programs_have_it(hub, fetch, tmp
         fetch("hf://org/name")
     (tmp_path / "home/.cache/huggingface").mkdir(parents=True)
     (tmp_path / "home/.cache/huggingface/token").write_text("hidden\n")
+    assert fetch("hf://org/name").name == "name"
+
+
+def test_user_and_password_may_be_in_the_endpoint(hub, fetch, monkeypatch):
+    hub.put_hub_model("org/name", ONNX)
+    hub.secret = basic("me", "hidden")
+    monkeypatch.setenv("HF_ENDPOINT", hub.url.replace("://", "://me:hidden@"))
     assert fetch("hf://org/name").name == "name"
 
 

@@ -74,6 +74,25 @@ def test_credentials_are_those_of_mlflows_variables(
     assert tree(fetch("models:/m/1")) == FILES
 
 
+def test_user_and_password_may_be_in_the_registrys_url(registry, fetch, tree, monkeypatch):
+    registry.put_registered("m", "1", FILES)
+    registry.secret = basic("me", "hid@den")
+    url = registry.url.replace("://", "://me:hid%40den@")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
+    assert tree(fetch("models:/m/1")) == FILES
+    with pytest.raises(NotLoadable) as caught:
+        fetch("models:/other/1")
+    assert "hid" not in str(caught.value)
+
+
+def test_of_a_password_and_a_token_the_password_is_sent(registry, fetch, tree, monkeypatch):
+    registry.put_registered("m", "1", FILES)
+    registry.secret = basic("me", "hidden")
+    for name, value in (("TOKEN", "x"), ("USERNAME", "me"), ("PASSWORD", "hidden")):
+        monkeypatch.setenv(f"MLFLOW_TRACKING_{name}", value)
+    assert tree(fetch("models:/m/1")) == FILES
+
+
 def test_a_file_that_grew_meanwhile_is_refused(registry, fetch):
     registry.put_registered("m", "1", {"MLmodel": b"long"})
     registry.files["/api/2.0/mlflow-artifacts/artifacts/1/models/m/artifacts/MLmodel"] = b"longer"

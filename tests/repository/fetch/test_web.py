@@ -1,6 +1,7 @@
 """Requests: redirects, and who gets credentials."""
 
 import pytest
+from small_site import SmallSite
 
 from inferd.errors import NotLoadable
 from inferd.repository.fetch import web as module
@@ -44,6 +45,40 @@ def test_a_redirect_from_https_to_http_is_not_followed():
         module._Redirects(module.Login()).redirect_request(
             request, None, 302, "", {}, "http://h/b?key=hidden"
         )
+
+
+@pytest.mark.parametrize("url", ["https://me:hidden@h/a", "http://h:port/a", "http://[h/a"])
+def test_a_url_that_is_none_is_said_without_a_password(caplog, url):
+    caplog.set_level("DEBUG")
+    with pytest.raises(NotLoadable, match="no text that can be sent") as caught:
+        Web(Login(url, "Bearer x"), wait=no_wait).document(url)
+    assert "hidden" not in str(caught.value) + caplog.text
+
+
+def test_credentials_that_are_no_header_are_not_repeated(hub, caplog):
+    caplog.set_level("DEBUG")
+    with pytest.raises(NotLoadable, match="no text that can be sent") as caught:
+        Web(Login(hub.url, "Bearer hidden\n"), wait=no_wait).document(f"{hub.url}/a")
+    assert "hidden" not in str(caught.value) + caplog.text
+
+
+def test_a_proxy_that_is_none_is_not_repeated(caplog, monkeypatch):
+    caplog.set_level("DEBUG")
+    monkeypatch.setenv("http_proxy", "http:/me:hidden@proxy:1")
+    with pytest.raises(NotLoadable, match="no text that can be sent") as caught:
+        Web(wait=no_wait).document("http://example.invalid/a")
+    assert "hidden" not in str(caught.value) + caplog.text
+
+
+def test_an_answer_that_repeats_the_request_is_not_repeated(caplog):
+    caplog.set_level("DEBUG")
+    with SmallSite(b"Authorization: Bearer hidden\r\n\r\n") as site:
+        url = f"http://127.0.0.1:{site.port}/a"
+        with pytest.raises(
+            NotLoadable, match=r"is not HTTP as expected \(BadStatusLine\)"
+        ) as caught:
+            Web(wait=no_wait).document(url)
+    assert "hidden" not in str(caught.value) + caplog.text
 
 
 def test_redirects_in_a_circle_end(web, hub):

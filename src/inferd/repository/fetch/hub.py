@@ -16,7 +16,7 @@ from inferd.repository.fetch.code import configured_code
 from inferd.repository.fetch.settings import MAX_FILES
 from inferd.repository.fetch.snapshot import RemoteFile, Snapshot
 from inferd.repository.fetch.url import ModelUrl
-from inferd.repository.fetch.web import Login, NotAnswered, NotGiven, Web, decoded
+from inferd.repository.fetch.web import Login, NotAnswered, NotGiven, Web, decoded, without_login
 
 ENDPOINT = "https://huggingface.co"
 
@@ -63,11 +63,10 @@ def hub_snapshot(url: ModelUrl, environ: Mapping[str, str]) -> Snapshot:
     # HF_HOME): who has set up a machine for it has set it up for us.
     if BOOLEANS.get(environ.get("HF_HUB_OFFLINE", "").lower()):
         raise NotAnswered(f"'{url.shown}' is not asked for, as HF_HUB_OFFLINE is set")
-    endpoint = (environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
+    endpoint, own = without_login((environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/"))
     token = _token(environ)
     hint = "" if token else "; for a private model set HF_TOKEN"
-    login = Login(endpoint, f"Bearer {token}") if token else None
-    web = Web(login, hint)
+    web = Web(Login(endpoint, own or (f"Bearer {token}" if token else "")), hint)
     info = _info(web, f"{endpoint}/api/models/{url.place}/revision/", url)
     # It becomes part of URLs and of the key of the stored state.
     if re.fullmatch(r"[0-9a-f]{40,64}", info.sha) is None:

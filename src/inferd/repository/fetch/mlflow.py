@@ -14,7 +14,7 @@ from inferd.repository.bucket import SCHEMES, Bucket, cloud_url
 from inferd.repository.fetch.settings import MAX_FILES
 from inferd.repository.fetch.snapshot import Arrived, RemoteFile, Snapshot
 from inferd.repository.fetch.url import ModelUrl, shown
-from inferd.repository.fetch.web import Login, Web, basic, decoded
+from inferd.repository.fetch.web import Login, Web, basic, decoded, without_login
 
 _API = "/api/2.0/mlflow"
 _ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts"
@@ -73,13 +73,14 @@ class _Registry:
         self._url = url
         # MLflow's client, too, takes the tracking server as registry unless another is set.
         where = environ.get("MLFLOW_REGISTRY_URI") or environ.get("MLFLOW_TRACKING_URI", "")
-        if urlsplit(where).scheme not in ("http", "https"):
+        if where.partition("://")[0].lower() not in ("http", "https"):
             raise InvalidConfig(
                 f"'{url.shown}': set MLFLOW_TRACKING_URI to the registry, expected "
                 f"https://HOST or http://HOST"
             )
-        self.base = where.rstrip("/")
-        self.web = Web(_login(self.base, environ), _HINT)
+        # Here, too, as in MLflow's client, user and password may be; they are shown nowhere.
+        self.base, own = without_login(where.rstrip("/"))
+        self.web = Web(Login(self.base, own or _login(environ)), _HINT)
 
     def version(self, name: str, revision: str) -> str:
         """Return the number of the version that a number, an @alias, "latest" or a stage means."""
@@ -222,10 +223,12 @@ def _identity(base: str, version: str, files: list[RemoteFile]) -> str:
     return hashlib.sha256(repr((base, version, listed)).encode()).hexdigest()
 
 
-def _login(base: str, environ: Mapping[str, str]) -> Login | None:
-    if token := environ.get("MLFLOW_TRACKING_TOKEN"):
-        return Login(base, f"Bearer {token}")
-    user = environ.get("MLFLOW_TRACKING_USERNAME")
-    if not user:
-        return None
-    return Login(base, basic(user, environ.get("MLFLOW_TRACKING_PASSWORD", "")))
+def _login(environ: Mapping[str, str]) -> str:
+    """Return the value of Authorization, "" without credentials."""
+    user = environ.get("MLFLOW_TRACKING_USERNAME", "")
+    password = environ.get("MLFLOW_TRACKING_PASSWORD", "")
+    token = environ.get("MLFLOW_TRACKING_TOKEN", "")
+    # MLflow's client, too, sends the token only where the other two are not both set.
+    if token and not (user and password):
+        return f"Bearer {token}"
+    return basic(user, password) if user else ""

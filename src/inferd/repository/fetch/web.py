@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from typing import IO, Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -151,23 +151,24 @@ class Web:
                 raise self._failure(url, error) from None
 
     def _sent(self, url: str, headers: Headers) -> Any:
-        request = urllib.request.Request(url, headers={"User-Agent": "inferd", **headers})
-        if value := self._login.header(url):
-            # urllib sends plain headers on to wherever a redirect leads, another host
-            # included. Hubs redirect to storage whose URLs are signed, and which
-            # refuses a second kind of credentials.
-            request.add_unredirected_header("Authorization", value)
         # An opener of its own, as install_opener's is for the whole process, and
         # a model.py may have put another there.
         opener = urllib.request.build_opener(_Redirects(self._login))
         try:
+            request = urllib.request.Request(url, headers={"User-Agent": "inferd", **headers})
+            if value := self._login.header(url):
+                # urllib sends plain headers on to wherever a redirect leads, another host
+                # included. Hubs redirect to storage whose URLs are signed, and which
+                # refuses a second kind of credentials.
+                request.add_unredirected_header("Authorization", value)
             return opener.open(request, timeout=TIMEOUT_S)
         # An OSError, too, but it is an answer, and its status says what to do.
         except urllib.error.HTTPError:
             raise
         except (OSError, http.client.HTTPException, ValueError) as error:
-            log.debug("%s: %s", shown(url), error)
-            raise NotAnswered(f"'{shown(url)}' does not answer: {reason_of(error)}") from None
+            reason = reason_of(error)
+            log.debug("%s: %s", shown(url), reason)
+            raise NotAnswered(f"'{shown(url)}' does not answer: {reason}") from None
 
     def _failure(self, url: str, error: urllib.error.HTTPError) -> NotLoadable:
         """Return the failure for an answer, in words of ours: its own may repeat what was sent."""
@@ -259,11 +260,29 @@ def basic(user: str, password: str) -> str:
     return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
 
 
+def without_login(url: str) -> tuple[str, str]:
+    """Return `url` without user and password, and these as a value of Authorization, or ""."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url, ""
+    # The last "@": a password may contain one.
+    user, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return url, ""
+    name, _, password = user.partition(":")
+    return parts._replace(netloc=host).geturl(), basic(unquote(name), unquote(password))
+
+
 def origin_of(url: str) -> tuple[str, str, int]:
-    """Return scheme, host and port of a URL."""
-    parts = urlsplit(url)
+    """Return scheme, host and port of a URL; for what is none, something that no URL has."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "", url, 0
     usual = 443 if parts.scheme == "https" else 80
-    return parts.scheme, parts.hostname or "", parts.port or usual
+    return parts.scheme, parts.hostname or "", port or usual
 
 
 def reason_of(error: BaseException) -> str:
@@ -276,4 +295,10 @@ def reason_of(error: BaseException) -> str:
         return f"nothing came within {TIMEOUT_S:g} s"
     if isinstance(reason, OSError):
         return reason.strerror or type(reason).__name__
+    # Never the texts of others: those of http.client and urllib repeat what they were given, a URL
+    # with a password or a header with a token; and what was answered, which may repeat these.
+    if isinstance(reason, ValueError | http.client.InvalidURL):
+        return "its URL, that of a proxy, or the credentials are no text that can be sent"
+    if isinstance(reason, http.client.HTTPException):
+        return f"its answer is not HTTP as expected ({type(reason).__name__})"
     return str(reason)[:200] or type(error).__name__
