@@ -1,6 +1,7 @@
 """Archives and layers: what comes out, and what does not."""
 
 import bz2
+import gzip
 import io
 import tarfile
 
@@ -95,6 +96,27 @@ def test_a_header_that_is_unpacked_to_much_is_not_read(unpack):
     with tarfile.open(fileobj=made, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
         entry = tarfile.TarInfo("x")
         entry.pax_headers = {"comment": "x" * 9_000_000}
+        archive.addfile(entry)
+    with pytest.raises(NotLoadable, match="'it' is no whole archive"):
+        unpack(made.getvalue())
+
+
+@pytest.mark.parametrize("size", [-512, -5000])
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_header_of_a_size_below_zero_is_not_read(unpack, size, kind, pack):
+    header = tarfile.TarInfo("x")
+    header.type, header.size = kind, size
+    with pytest.raises(NotLoadable, match="'it' is no whole archive"):
+        unpack(pack(header.tobuf(tarfile.GNU_FORMAT) + b"\0" * 4096))
+
+
+@pytest.mark.parametrize("key", ["GNU.sparse.size", "GNU.sparse.map"])
+def test_a_number_that_is_none_is_said(unpack, key):
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        entry = tarfile.TarInfo("x")
+        entry.pax_headers = {key: "a,b"}
         archive.addfile(entry)
     with pytest.raises(NotLoadable, match="'it' is no whole archive"):
         unpack(made.getvalue())

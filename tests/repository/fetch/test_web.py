@@ -1,5 +1,7 @@
 """Requests: redirects, and who gets credentials."""
 
+from contextlib import suppress
+
 import pytest
 from small_site import SmallSite
 
@@ -86,6 +88,30 @@ def test_redirects_in_a_circle_end(web, hub):
     with pytest.raises(NotLoadable, match="/a' answers with status 302"):
         web.document(f"{hub.url}/a")
     assert len(hub.requests) <= 6
+
+
+def test_the_body_of_a_redirect_is_not_read(web, hub):
+    sent = []
+
+    def answer(request):
+        request.answer(302, b"", {"Location": "/b", "Content-Length": str(1 << 40)})
+        with suppress(OSError):
+            while sum(sent) < 1 << 27:
+                sent.append(request.wfile.write(b"x" * (1 << 20)))
+
+    hub.answers["/a"] = answer
+    hub.files["/b"] = b"found"
+    assert web.document(f"{hub.url}/a") == b"found"
+    assert sum(sent) < 1 << 27
+
+
+def test_a_length_of_thousands_of_digits_is_none(web, hub, fetch):
+    headers = {"Content-Length": "9" * 5000}
+    link = hub.put("/m.onnx", b"model")
+    hub.answers["/m.onnx"] = lambda request: request.answer(200, b"model", headers)
+    assert (fetch(link) / "m.onnx").read_bytes() == b"model"
+    hub.answers["/a"] = hub.answers["/m.onnx"]
+    assert web.document(f"{hub.url}/a") == b"model"
 
 
 def test_a_document_is_bounded(web, hub, monkeypatch):

@@ -10,7 +10,15 @@ from typing import Any
 from inferd.errors import NotLoadable
 from inferd.repository.fetch.snapshot import Arrived, RemoteFile
 from inferd.repository.fetch.url import shown
-from inferd.repository.fetch.web import WAITS_S, NotAnswered, Pace, TooSlow, Web, reason_of
+from inferd.repository.fetch.web import (
+    WAITS_S,
+    NotAnswered,
+    Pace,
+    TooSlow,
+    Web,
+    announced_bytes,
+    reason_of,
+)
 
 PART = ".inferd-part"
 """The suffix of a file that is not whole."""
@@ -87,9 +95,9 @@ def _receive_once(web: Web, file: RemoteFile, part: Path, limit: int, arrived: A
         elif have and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
             part.unlink()
             return False
-        announced = response.headers.get("Content-Length", "")
+        announced = announced_bytes(response)
         # Content-Length is of this response, thus of what is still missing.
-        end = have + int(announced) if announced.isdecimal() else None
+        end = None if announced is None else have + announced
         # Refused before the first byte is written, where the other side tells.
         if end is not None and end > limit:
             raise _too_large(file, limit)

@@ -30,7 +30,11 @@ _ZIPS = (b"PK\x03\x04", b"PK\x05\x06")
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 # At the root of the image, where both mean that the whole of models/ of earlier layers goes.
 _ALL_GONE = (f"{_WHITEOUT}models", _OPAQUE)
-_BAD = (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
+_BAD = (
+    *(OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError),
+    # What tarfile lets through, of numbers in headers that are none or below zero.
+    *(ValueError, LookupError, OverflowError),
+)
 
 
 class Unpacking:
@@ -183,7 +187,8 @@ class _Bounded:
     def read(self, size: int) -> bytes:
         # tarfile reads an extended header with one read of the size that the archive claims:
         # gigabytes, if it lies. Contents are read by chunks, which are below the limit.
-        if size > _MAX_HEADER_BYTES:
+        # One below zero would read all of the file.
+        if not 0 <= size <= _MAX_HEADER_BYTES:
             raise tarfile.ReadError("a header is too large")
         content: bytes = self._file.read(size)
         return content

@@ -35,6 +35,7 @@ SLOW_S, SLOW_BYTES = 60.0, 60_000
 
 _MOST_WAIT_S = 30.0
 _PIECE_BYTES = 1 << 16
+_MOST_DIGITS = 18
 # 408, 425 and 429 ask for another try by their definition (RFC 9110, 8470 and 6585); of the 5xx,
 # those that a proxy in front of a hub answers while something behind it restarts.
 _LAST_FOR_NOW = (408, 425, 429, 500, 502, 503, 504)
@@ -99,12 +100,10 @@ class Web:
             try:
                 with self.open(url, headers or {}) as response:
                     content = self._read(response, url)
-                announced = response.headers.get("Content-Length", "")
+                announced = announced_bytes(response)
                 # read1 takes a connection that ends early for the end of
                 # the answer, without an error.
-                if not announced.isdecimal() or len(content) >= min(
-                    int(announced), MAX_DOCUMENT_BYTES
-                ):
+                if announced is None or len(content) >= min(announced, MAX_DOCUMENT_BYTES):
                     break
                 failure = NotAnswered(f"'{shown(url)}' breaks off")
             except TooSlow:
@@ -244,6 +243,9 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
             value = self._login.header(newurl)
             if value:
                 following.add_unredirected_header("Authorization", value)
+        # urllib reads the body of a redirect as a whole, however large it is, before it closes the
+        # response and follows. Closed here, it would have nothing to say that a circle is one.
+        fp.read = bytes  # type: ignore[assignment, method-assign]
         return following
 
 
@@ -253,6 +255,13 @@ def decoded(content: bytes, kind: type[T], complaint: str, *, strict: bool = Tru
         return msgspec.json.decode(content, type=kind, strict=strict)
     except (msgspec.MsgspecError, RecursionError):
         raise NotLoadable(complaint) from None
+
+
+def announced_bytes(response: Any) -> int | None:
+    """Return how many bytes a response says that it has, None if it does not say so in earnest."""
+    text = response.headers.get("Content-Length", "")
+    # No more digits than any file has: Python refuses to read thousands of them.
+    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 
 def basic(user: str, password: str) -> str:
