@@ -93,6 +93,43 @@ def test_of_a_password_and_a_token_the_password_is_sent(registry, fetch, tree, m
     assert tree(fetch("models:/m/1")) == FILES
 
 
+def test_a_file_is_never_of_two_parts(registry, fetch, tree):
+    registry.put_registered("m", "1", {"MLmodel": b"first"})
+    path = "/api/2.0/mlflow-artifacts/artifacts/1/models/m/artifacts/MLmodel"
+
+    def answer(request):
+        content, registry.files[path] = registry.files[path], b"other"
+        request.send_file(content)
+
+    registry.answers[path] = answer
+    registry.breaks = [2]
+    assert tree(fetch("models:/m/1")) == {"MLmodel": b"other"}
+
+
+def test_a_registry_that_breaks_off_for_ever_is_given_up(registry, fetch, monkeypatch):
+    registry.put_registered("m", "1", {"MLmodel": b"first"})
+    monkeypatch.setattr("inferd.repository.fetch.download.WAITS_S", (0.0, 0.0))
+    registry.breaks = [2] * 20
+    with pytest.raises(NotLoadable, match="MLmodel' breaks off"):
+        fetch("models:/m/1")
+
+
+def test_what_another_registry_has_is_not_served(registry, other_hub, fetch, tree, monkeypatch):
+    for site, content in ((registry, b"first"), (other_hub, b"other")):
+        site.put_registered("m", "1", {"MLmodel": content})
+    assert tree(fetch("models:/m/1")) == {"MLmodel": b"first"}
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", other_hub.url)
+    with pytest.raises(NotLoadable, match="has not been fetched before"):
+        fetch("models:/m/1", is_offline=True)
+    other_hub.close()
+    with pytest.raises(NotLoadable, match="does not answer"):
+        fetch("models:/m/1")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", registry.url.replace("://", "://me:hidden@") + "/")
+    assert tree(fetch("models:/m/1", is_offline=True)) == {"MLmodel": b"first"}
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert tree(fetch("models:/m/1", is_offline=True)) == {"MLmodel": b"first"}
+
+
 def test_a_file_that_grew_meanwhile_is_refused(registry, fetch):
     registry.put_registered("m", "1", {"MLmodel": b"long"})
     registry.files["/api/2.0/mlflow-artifacts/artifacts/1/models/m/artifacts/MLmodel"] = b"longer"

@@ -83,7 +83,8 @@ def _receive(web: Web, file: RemoteFile, part: Path, limit: int, arrived: Arrive
 
 def _receive_once(web: Web, file: RemoteFile, part: Path, limit: int, arrived: Arrived) -> bool:
     """Append what one response brings to `part`; return whether that is all of it."""
-    have = _size(part)
+    # Without a digest nothing would tell that the two parts are of two files: it begins anew.
+    have = _size(part) if file.digest else 0
     # As it is, not compressed on the way: otherwise ranges mean other bytes.
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
     with _opened(web, file, part, headers) as response:

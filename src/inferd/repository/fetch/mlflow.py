@@ -71,15 +71,14 @@ class _Registry:
 
     def __init__(self, url: ModelUrl, environ: Mapping[str, str]) -> None:
         self._url = url
-        # MLflow's client, too, takes the tracking server as registry unless another is set.
-        where = environ.get("MLFLOW_REGISTRY_URI") or environ.get("MLFLOW_TRACKING_URI", "")
+        where = _configured(environ)
         if where.partition("://")[0].lower() not in ("http", "https"):
             raise InvalidConfig(
                 f"'{url.shown}': set MLFLOW_TRACKING_URI to the registry, expected "
                 f"https://HOST or http://HOST"
             )
         # Here, too, as in MLflow's client, user and password may be; they are shown nowhere.
-        self.base, own = without_login(where.rstrip("/"))
+        self.base, own = without_login(where)
         self.web = Web(Login(self.base, own or _login(environ)), _HINT)
 
     def version(self, name: str, revision: str) -> str:
@@ -147,6 +146,17 @@ class _Registry:
         complaint = f"'{self._url.shown}': the registry's answer is not as expected"
         # Not strict: protobuf's JSON has 64-bit numbers as texts.
         return decoded(self.web.document(url), kind, complaint, strict=False)
+
+
+def registry_place(environ: Mapping[str, str]) -> str:
+    """Return the URL of the registry that is asked, without a login, "" if none is set."""
+    return without_login(_configured(environ))[0]
+
+
+def _configured(environ: Mapping[str, str]) -> str:
+    # MLflow's client, too, takes the tracking server as registry unless another is set.
+    where = environ.get("MLFLOW_REGISTRY_URI") or environ.get("MLFLOW_TRACKING_URI", "")
+    return where.rstrip("/")
 
 
 def mlflow_snapshot(url: ModelUrl, environ: Mapping[str, str]) -> Snapshot:

@@ -23,7 +23,7 @@ from inferd.errors import InvalidConfig, NotLoadable
 from inferd.repository.fetch.download import PART, download
 from inferd.repository.fetch.hub import hub_snapshot
 from inferd.repository.fetch.link import link_snapshot
-from inferd.repository.fetch.mlflow import mlflow_snapshot
+from inferd.repository.fetch.mlflow import mlflow_snapshot, registry_place
 from inferd.repository.fetch.oci import oci_snapshot
 from inferd.repository.fetch.progress import progress
 from inferd.repository.fetch.settings import FetchSettings
@@ -82,8 +82,8 @@ def fetched(url: ModelUrl, settings: FetchSettings, environ: Mapping[str, str]) 
 def _found(
     url: ModelUrl, settings: FetchSettings, environ: Mapping[str, str]
 ) -> tuple[_Seen, Path]:
-    latest = settings.folder / "latest" / f"{_digest(url.text)}.json"
-    before = _read(latest)
+    latest = _latest(url, settings, environ)
+    before = _read(latest[0])
     stored = before and _complete(settings, url, before)
     # Without asking anybody.
     if before and stored and (settings.is_offline or url.is_fixed):
@@ -115,8 +115,19 @@ def _found(
         log.warning("%s; what was fetched before is served", error.message)
         return before, stored
     with suppress(OSError):  # a folder that may only be read serves what is in it
-        _write(latest, seen)
+        for file in latest:
+            _write(file, seen)
     return seen, found
+
+
+def _latest(url: ModelUrl, settings: FetchSettings, environ: Mapping[str, str]) -> list[Path]:
+    """Return the files that say what `url` was last seen to lead to; the first is that to read."""
+    keys = [url.text]
+    # Another registry has another model of that name. Where none is set, as it may be with
+    # --offline, what the last one had is meant.
+    if url.scheme == "models" and (place := registry_place(environ)):
+        keys.insert(0, f"{url.text}\0{place}")
+    return [settings.folder / "latest" / f"{_digest(key)}.json" for key in keys]
 
 
 def _check_files(url: ModelUrl, snapshot: Snapshot) -> None:
