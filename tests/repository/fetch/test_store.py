@@ -191,6 +191,11 @@ def test_a_name_that_no_model_can_have_becomes_model(hub, fetch):
     assert fetch("hf://org/.x").name == "model"
 
 
+def test_a_model_may_be_called_as_a_file_of_ours(hub, fetch, tree):
+    hub.put_hub_model("org/files.json", {"model.onnx": b"m"})
+    assert tree(fetch("hf://org/files.json")) == {"model.onnx": b"m"}
+
+
 def test_without_a_setting_models_are_stored_with_the_users_caches(monkeypatch, tmp_path):
     monkeypatch.delenv("INFERD_FETCH_DIRECTORY")
     assert fetch_settings(os.environ).folder == tmp_path / "home/.cache/inferd/models"

@@ -168,6 +168,18 @@ def test_a_tar_archive_that_ends_with_a_zip_archive_is_a_tar_archive(unpack, tre
     assert tree(unpack(tar_of(files, False))) == files
 
 
+def test_in_a_later_layer_a_file_may_become_a_folder_and_the_reverse(unpack, tree):
+    first = tar_of({"models/a": b"1", "models/b/c": b"2", "models/b/d/e": b"3"})
+    second = tar_of({"models/a": None, "models/a/x": b"4", "models/b": b"5"})
+    assert tree(unpack(first, second, is_layer=True)) == {"a/x": b"4", "b": b"5"}
+
+
+@pytest.mark.parametrize("files", [{"a": b"1", "a/b": b"2"}, {"a/b": b"1", "a": b"2"}])
+def test_what_is_a_file_and_a_folder_is_refused(unpack, files):
+    with pytest.raises(NotLoadable, match=r"'it' holds 'a.*' as a file and as a folder"):
+        unpack(tar_of(files))
+
+
 @pytest.mark.parametrize("path", ["models/../x", "models/../../.wh.x", "models/.wh..."])
 def test_layers_reach_nothing_outside_of_the_folder(unpack, tree, tmp_path, path):
     (tmp_path / "x").write_text("stays")

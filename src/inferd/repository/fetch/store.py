@@ -93,8 +93,9 @@ def _found(
         raise NotLoadable(msg)
     try:
         snapshot = SOURCES[url.scheme](url, environ)
-        if not is_model_name(snapshot.name):
-            # Names of hubs and registries may have characters that no model's folder can have.
+        # Names of hubs and registries may have characters that no model's folder can have, or be
+        # that of the file beside it.
+        if not is_model_name(snapshot.name) or snapshot.name == _SIZES:
             snapshot = snapshot._replace(name="model")
         _check_files(url, snapshot)
         # A new state gets a folder of its own, so that a server that still

@@ -135,8 +135,20 @@ class Unpacking:
 
     def _put(self, path: str, opened: Callable[[], Any] | None, size: int, name: str) -> None:
         """Write the file whose content `opened` returns, or make a folder if it is None."""
+        target = self._folder / path
+        # A file may become a folder in a later layer, and the reverse, without a word that the
+        # earlier is gone; in one archive, one of them is wrong.
+        if target.is_dir() if opened else target.is_file():
+            self._clear(target)
+        try:
+            self._put_at(target, opened, size, name)
+        except (FileExistsError, IsADirectoryError, NotADirectoryError):
+            msg = f"'{name}' holds '{path[:200]}' as a file and as a folder"
+            raise NotLoadable(msg) from None
+
+    def _put_at(self, path: Path, opened: Callable[[], Any] | None, size: int, name: str) -> None:
         if opened is None:
-            (self._folder / path).mkdir(parents=True, exist_ok=True)
+            path.mkdir(parents=True, exist_ok=True)
             return
         try:
             content = opened()
@@ -145,7 +157,7 @@ class Unpacking:
         except (*_BAD, NotImplementedError) as error:
             raise _broken(name) from error
         with content:
-            self._write(self._folder / path, content, size, name)
+            self._write(path, content, size, name)
 
     def _write(self, file: Path, content: Any, size: int, name: str) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
