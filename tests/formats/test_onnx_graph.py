@@ -2,9 +2,16 @@
 
 import numpy as np
 import pytest
-from onnx import AttributeProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, SparseTensorProto, TensorProto, helper, numpy_helper
 
-from inferd.formats.onnx_graph import INT64, MAX_DEPTH, OnnxGraph, Reference, read_model
+from inferd.formats.onnx_graph import (
+    INT64,
+    MAX_DEPTH,
+    OnnxGraph,
+    Reference,
+    has_external_data,
+    read_model,
+)
 from inferd.formats.protobuf import Malformed, bytes_field, packed_field, text_field, varint_field
 
 
@@ -97,6 +104,31 @@ def test_a_constant_of_others_or_elsewhere_has_no_integers():
     constants = read(constants=[odd, away, other]).graph.constants
     assert [constants[name].integers() for name in "oaf"] == [None, None, None]
     assert constants["f"].numbers == (1.0, 2.0)
+
+
+def test_tensors_in_other_files_are_found_wherever_they_are():
+    own = numpy_helper.from_array(np.float32([1, 2]), "own")
+    elsewhere = TensorProto(name="w", data_location=TensorProto.EXTERNAL)
+    constant = helper.make_node("Constant", [], ["y"], value=elsewhere)
+    inner = graph_of(constant)
+    nested = helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=graph_of())
+    listed = helper.make_node("X", [], ["y"], tensors=[own, elsewhere])
+    sparse = SparseTensorProto(values=elsewhere)
+    function = helper.make_function("d", "f", [], ["y"], [constant], [helper.make_opsetid("", 21)])
+    opsets = [helper.make_opsetid("", 21)]
+    for graph, functions in (
+        (graph_of(constants=[own, elsewhere]), []),
+        (graph_of(constant), []),
+        (graph_of(nested), []),
+        (graph_of(listed), []),
+        (helper.make_graph([], "g", [], [], sparse_initializer=[sparse]), []),
+        (graph_of(), [function]),
+    ):
+        model = helper.make_model(graph, opset_imports=opsets, functions=functions)
+        assert has_external_data(model.SerializeToString())
+    model = helper.make_model(graph_of(constants=[own]), opset_imports=opsets)
+    assert not has_external_data(model.SerializeToString())
+    assert has_external_data(b"no model")
 
 
 def test_declared_types_of_elements_are_told():

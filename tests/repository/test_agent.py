@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from onnx import TensorProto, helper
 
 from inferd.config.model import ModelConfig, RepositoryAgent
 from inferd.errors import InvalidConfig
+from inferd.repository import agent
 from inferd.repository.agent import run_agents
 from inferd.repository.local import Reading, find_model, single_model
 from inferd.repository.repositories import Repositories
@@ -165,3 +167,34 @@ def test_where_signatures_are_required_a_model_needs_one(echo):
     (echo / "m.onnx").write_bytes(b"")
     with pytest.raises(InvalidConfig, match=r"--require-signatures: there is no file 'm.onnx.sig'"):
         single_model(echo / "m.onnx", reading)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_elsewhere", "is_refused"),
+    [
+        ("m.onnx", False, False),
+        ("m.onnx", True, True),
+        ("m.py", False, True),
+        ("m.xml", False, True),
+        ("m.tflite", False, False),
+    ],
+)
+def test_a_file_that_loads_others_is_not_signed_by_itself(
+    tmp_path, monkeypatch, name, is_elsewhere, is_refused
+):
+    tensor = TensorProto(data_location=TensorProto.EXTERNAL if is_elsewhere else 0)
+    graph = helper.make_graph([], "g", [], [], [tensor])
+    model = tmp_path / name
+    model.write_bytes(helper.make_model(graph).SerializeToString())
+    monkeypatch.setattr(agent, "check_signature", lambda *_: None)
+    reading = Reading(keys=read_keys([str(SIGNED / "pub.pem")], "--require-signatures"))
+    (tmp_path / f"{name}.sig").write_text("")
+    assert single_model(model, reading).name == "m"
+    (tmp_path / "m.data").write_bytes(b"not signed")
+    if not is_refused:
+        assert single_model(model, reading).name == "m"
+        return
+    words = f"^model 'm', --require-signatures: 'm.data' lies beside '{name}', which may load it"
+    with pytest.raises(InvalidConfig, match=words):
+        single_model(model, reading)
+    assert single_model(model).name == "m"

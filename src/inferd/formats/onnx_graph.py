@@ -14,6 +14,7 @@ import numpy as np
 from inferd.formats.protobuf import (
     Malformed,
     content,
+    fields,
     float32,
     float32s,
     gathered,
@@ -201,6 +202,47 @@ def read_model(data: bytes | memoryview) -> OnnxFile:
         raise Malformed(f"it has {len(found[GRAPH])} graphs")
     graph = _last(found[GRAPH], OnnxGraph())
     return OnnxFile(graph, {"": _NEWEST, **dict(found[_OPSET])}, functions, reader.size)
+
+
+def has_external_data(data: bytes | memoryview) -> bool:
+    """Tell whether tensors of a ModelProto are in other files, or whether that cannot be told."""
+    try:
+        return _is_elsewhere(memoryview(data), "model")
+    # A file of nothing but graphs in graphs, thousands deep, is none that ONNX Runtime loads.
+    except (Malformed, RecursionError):
+        return True
+
+
+# Message -> the fields that lead to its tensors, and the message in each.
+_TO_TENSORS: dict[str, dict[int, str]] = {
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "training": {1: "graph", 2: "graph"},
+    "function": {7: "node", 11: "attribute"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "node": {5: "attribute"},
+    "attribute": {
+        5: "tensor",
+        6: "graph",
+        10: "tensor",
+        11: "graph",
+        22: "sparse",
+        23: "sparse",
+    },
+    "sparse": {1: "tensor", 2: "tensor"},
+}
+
+
+def _is_elsewhere(data: memoryview, kind: str) -> bool:
+    if kind == "tensor":
+        # external_data, or data_location that is not DEFAULT.
+        every = fields(data, floats=4)
+        return any(number == 13 or (number == 14 and bool(value)) for number, _, value in every)
+    inside = _TO_TENSORS[kind]
+    return any(
+        _is_elsewhere(view(value), inside[number])
+        for number, _, value in fields(data)
+        if number in inside
+    )
 
 
 def _domain(name: str) -> str:

@@ -15,6 +15,7 @@ from inferd.config.parameter_names import ANY_INPUT_NAME
 from inferd.config.pbtxt import decode_pbtxt, parse_pbtxt
 from inferd.config.platform import ENSEMBLE, PLATFORMS, Platform, platform_named, platform_of_file
 from inferd.errors import InferdError, InvalidConfig, NoVersion
+from inferd.formats.onnx_graph import has_external_data
 from inferd.repository.agent import run_agents
 from inferd.repository.bare import bare_file, is_python_model, platform_of
 from inferd.repository.contents import MAX_CONFIG_BYTES, read_limited
@@ -37,6 +38,9 @@ from inferd.repository.layout import (
 )
 from inferd.repository.signing.keys import TrustedKeys
 from inferd.repository.slips import found_instead, shown
+
+# Weights beside them, and all that code imports. Of ONNX the file itself tells.
+_LOADING_MORE = ("openvino", "mxnet", "caffe2", "python")
 
 OVERRIDE = "config"
 """What error messages call a configuration that was sent with a load request."""
@@ -144,7 +148,24 @@ def single_model(
     config = _run_by(platform, override or ModelConfig(""), path.name)
     config = _prepared(config, name, None, reading.gpu_count, OVERRIDE)
     run_agents(path.parent, config, file=path, keys=reading.keys)
+    if reading.keys is not None:
+        _check_alone(path, platform, name)
     return FoundModel(name, path.parent, config, (1,), file=path, owns_folder=False)
+
+
+def _check_alone(path: Path, platform: Platform, name: str) -> None:
+    """Raise InvalidConfig if other files, which nobody has signed, may be loaded with `path`."""
+    if platform.backend == "onnxruntime" and path.is_file():
+        is_whole = not has_external_data(path.read_bytes())
+    else:
+        is_whole = platform.backend not in _LOADING_MORE
+    own = (path.name, f"{path.name}.sig")
+    if not is_whole and (others := [one for one in path.parent.iterdir() if one.name not in own]):
+        raise InvalidConfig(
+            f"model '{name}', --require-signatures: '{shown(min(others).name)}' lies beside "
+            f"'{shown(path.name)}', which may load it, and only a folder is signed with all its "
+            f"files: sign them as one"
+        )
 
 
 def is_model(folder: Path) -> bool:
