@@ -85,6 +85,8 @@ LINK = {"type": tarfile.SYMTYPE, "content": b""}
         [("link", {**LINK, "linkname": "/etc"})],
         [("link", {**LINK, "linkname": "../.."})],
         [("bin/python", {**LINK, "linkname": "../../out"})],
+        [("../bin/python", {**LINK, "linkname": "/usr/bin/env"})],
+        [("./../bin/python3", {**LINK, "linkname": "/usr/bin/env"})],
         [("bin/python", {**LINK, "linkname": "/etc"}), "bin/python/out"],
         [("bin/python", {**LINK, "linkname": "/nowhere/out"}), "bin/python"],
         [

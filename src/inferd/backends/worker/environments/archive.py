@@ -85,7 +85,7 @@ _DAMAGES = (
 )
 _OUTSIDE = (Outside, getattr(tarfile, "FilterError", Outside))
 _NAME = re.compile(r"python[0-9.]*")
-_INTERPRETER = re.compile(rf"(\./)?([^/]+/)?bin/{_NAME.pattern}")
+_INTERPRETER = re.compile(rf"(\./)?((?!\.\.)[^/]+/)?bin/{_NAME.pattern}")
 
 
 class Limits(msgspec.Struct, frozen=True):
