@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from inferd.errors import InvalidConfig
-from inferd.repository.bucket import cloud_url, credentials
+from inferd.errors import InvalidConfig, NotLoadable
+from inferd.repository.bucket import Bucket, cloud_url, credentials
 
 FORMS = {
     "s3://bucket/path/to/models": ("s3", "bucket", "path/to/models", "", ""),
@@ -44,6 +44,26 @@ def test_everything_else_is_a_path(text):
 def test_a_url_without_a_place_is_reported(text, expected):
     with pytest.raises(InvalidConfig, match=expected):
         cloud_url(text)
+
+
+@pytest.mark.parametrize("place", ["me:hidden@h:1/b", "http://me:hidden@h:1/b", "hidden@b/x"])
+def test_a_url_with_a_password_is_refused_without_it(place):
+    with pytest.raises(InvalidConfig, match="has a user or a password in it") as caught:
+        cloud_url(f"s3://{place}")
+    assert "hidden" not in str(caught.value)
+    assert cloud_url("s3://bucket/models@v1").prefix == "models@v1"
+
+
+@pytest.mark.slow
+def test_a_login_in_a_variable_is_not_logged(caplog, monkeypatch):
+    caplog.set_level("DEBUG")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    place = S3._replace(endpoint="http://me:hidden@127.0.0.1:1")
+    with pytest.raises(NotLoadable, match="cannot be listed"):
+        Bucket(place, {}).objects()
+    assert "127.0.0.1:1" in caplog.text
+    assert "hidden" not in caplog.text
 
 
 S3 = cloud_url("s3://bucket/models")

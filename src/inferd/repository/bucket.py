@@ -24,6 +24,8 @@ _URL = re.compile(r"(s3|gs|as)://(.*)", re.DOTALL)
 # Of two forms, as in Triton: HOST:PORT, where the port tells it from the name of a bucket; and
 # anything behind http:// or https://, where the scheme does.
 _ENDPOINT = re.compile(r"(https?://)?([^/]+:\d+|(?<=://)[^/]+)(?:/(.*))?", re.DOTALL)
+# Of the host; a key may have the character, too.
+_LOGIN = re.compile(r"(?<=//)[^/\s]*@")
 
 
 class CloudUrl(NamedTuple):
@@ -49,6 +51,11 @@ def cloud_url(text: str) -> CloudUrl | None:
     found = _URL.fullmatch(text)
     if found is None:
         return None
+    if _LOGIN.search(text):
+        raise InvalidConfig(
+            f"'{_without_login(text)}' has a user or a password in it: set those in variables "
+            f"such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
     scheme, rest = found.groups()
     endpoint = account = ""
     if scheme == "s3" and (own := _ENDPOINT.fullmatch(rest)):
@@ -65,6 +72,10 @@ def cloud_url(text: str) -> CloudUrl | None:
         example = "as://ACCOUNT/CONTAINER/PATH" if scheme == "as" else f"{scheme}://BUCKET/PATH"
         raise InvalidConfig(f"'{text}' names no place in {SCHEMES[scheme]}, expected {example}")
     return CloudUrl(text, scheme, bucket, prefix.strip("/"), endpoint, account)
+
+
+def _without_login(text: str) -> str:
+    return _LOGIN.sub("", text)
 
 
 CREDENTIAL_FILE = "TRITON_CLOUD_CREDENTIAL_PATH"
@@ -228,7 +239,7 @@ class Bucket:
         except (obstore.exceptions.BaseError, ValueError) as error:
             # Only at the level of debugging: obstore's text may repeat what it
             # was given, and that includes keys.
-            log.debug("%s", error)
+            log.debug("%s", _without_login(str(error)))
             msg = f"'{url.text}' cannot be opened with the credentials that are set"
             raise InvalidConfig(msg) from error
 
@@ -274,7 +285,8 @@ class Bucket:
             raise NotLoadable(f"'{one.path}' in '{self._url.text}' changed while it was fetched")
 
     def _failure(self, what: str, error: Exception) -> NotLoadable:
-        log.debug("%s %s: %s", self._url.text, what, error)
+        # obstore leaves out what is signed, but not the login of an endpoint in a variable.
+        log.debug("%s %s: %s", self._url.text, what, _without_login(str(error)))
         reason = _REASONS.get(type(error).__name__) or _provider_message(error)
         return NotLoadable(f"'{self._url.text}' {what}: {reason}")
 

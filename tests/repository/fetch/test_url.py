@@ -63,6 +63,7 @@ def test_other_texts_are_none(text):
         f"https://h/a\udc80#sha256={HEX}",
         f"https://h/a\n#sha256={HEX}",
         f"https://user:word@h/x#sha256={HEX}",
+        f"https:/user:word@h/x#sha256={HEX}",
     ],
 )
 def test_what_names_no_model_is_refused_with_what_is_expected(text):

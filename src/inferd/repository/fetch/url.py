@@ -22,6 +22,7 @@ _IMAGE = re.compile(
     re.ASCII,
 )
 _REGISTERED = re.compile(r"/+(?P<name>[^/@]+)(?:/(?P<version>[^/@]+)|@(?P<alias>[^/@]+))")
+_ONE_SLASH = re.compile(r"^(https?):/")
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _SHA256 = re.compile(r"sha256=([0-9a-fA-F]{64})")
 
@@ -62,6 +63,9 @@ def model_url(text: str) -> ModelUrl | None:
 
 def shown(text: str) -> str:
     """Return a path or URL without user, password, query and fragment, which may be secret."""
+    if "://" not in text:
+        # With a slash too few; a path may have all of the characters below.
+        text = _ONE_SLASH.sub(r"\1://", text)
     if "://" not in text:
         return text
     scheme, _, rest = text.partition("://")
