@@ -134,6 +134,8 @@ def test_of_an_index_the_image_for_this_machine_is_taken(hub, fetch, tree, place
             "has the digest 'md5:12', expected SHA-256",
         ),
         ({"layers": [{"digest": f"sha256:{'0' * 64}", "size": -1}]}, "expected SHA-256"),
+        ({"layers": [{"digest": "sha256:../x", "size": 1}]}, "expected SHA-256"),
+        ({"manifests": [{"digest": "other", "size": 1}]}, "a manifest has the digest 'other', exp"),
         ({"layers": 3}, "its manifest is not as expected"),
         (b'{"x":' * 100_000, "its manifest is not as expected"),
     ],
@@ -142,6 +144,14 @@ def test_manifests_that_are_wrong_are_refused(hub, fetch, place, manifest, words
     body = manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
     hub.files["/v2/team/resnet/manifests/latest"] = body
     with pytest.raises(NotLoadable, match=words):
+        fetch(place)
+
+
+@pytest.mark.parametrize("titles", [("a", "a/b/c"), ("a/b", "a")])
+def test_what_is_a_file_and_a_folder_is_refused(hub, fetch, place, titles):
+    layers = [(b"x", {TITLE: title}) for title in titles]
+    hub.put_image("team/resnet", "latest", layers, kind="application/x", config="application/x")
+    with pytest.raises(NotLoadable, match="has 'a' as a file and as a folder"):
         fetch(place)
 
 

@@ -20,6 +20,7 @@ from inferd.repository.fetch.web import Login, Web, basic, decoded
 log = logging.getLogger("inferd.repository")
 
 _PARAMETER = re.compile(r'(\w+)="([^"]*)"')
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _HELPER_NAME = re.compile(r"[\w.-]+")
 _HELPER_S = 30
 _DOCKER_HUB = "https://index.docker.io/v1/"
@@ -220,8 +221,12 @@ def oci_snapshot(url: ModelUrl, environ: Mapping[str, str]) -> Snapshot:
     # One level only: an index in an index is allowed by the specification, but a manifest of such a
     # place has no layers and is refused below.
     if manifest.manifests:
-        chosen = _for_this_machine(manifest.manifests, url)
-        manifest, digest = _manifest(web, where, chosen.digest, url)
+        chosen = _for_this_machine(manifest.manifests, url).digest
+        # It becomes a part of a URL; and the name of a tag there would be compared with nothing.
+        if _DIGEST.fullmatch(chosen) is None:
+            msg = f"'{url.shown}': a manifest has the digest '{chosen[:80]}', expected SHA-256"
+            raise NotLoadable(msg)
+        manifest, digest = _manifest(web, where, chosen, url)
     if len(manifest.layers) > _MOST_LAYERS or not manifest.layers:
         raise NotLoadable(f"'{url.shown}' has {len(manifest.layers)} layers, expected some")
     is_image = manifest.config is not None and manifest.config.media_type in _IMAGES
@@ -274,7 +279,7 @@ def _for_this_machine(manifests: list[_Descriptor], url: ModelUrl) -> _Descripto
 
 def _file(layer: _Descriptor, where: str, url: ModelUrl, *, is_image: bool) -> RemoteFile:
     """Return what one layer is: part of an image, an archive, or a file with its name."""
-    if not layer.digest.startswith("sha256:") or layer.size < 0:
+    if _DIGEST.fullmatch(layer.digest) is None or layer.size < 0:
         msg = f"'{url.shown}': a layer has the digest '{layer.digest[:80]}', expected SHA-256"
         raise NotLoadable(msg)
     notes = layer.annotations or {}

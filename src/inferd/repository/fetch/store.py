@@ -140,6 +140,9 @@ def _check_files(url: ModelUrl, snapshot: Snapshot) -> None:
         is_sound = is_inside(path) and "\0" not in path and PurePosixPath(path).parts
         if file.form is FileForm.FILE and not is_sound:
             raise NotLoadable(f"'{url.shown}' has '{path[:200]}', which leads out of it")
+    paths = {PurePosixPath(one.path) for one in snapshot.files if one.form is FileForm.FILE}
+    if both := next((one for path in paths for one in path.parents if one in paths), None):
+        raise NotLoadable(f"'{url.shown}' has '{str(both)[:200]}' as a file and as a folder")
 
 
 def _fetch(url: ModelUrl, snapshot: Snapshot, seen: _Seen, settings: FetchSettings) -> Path:
