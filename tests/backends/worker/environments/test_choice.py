@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from inferd.backends.worker.environments.cache import DONE
 from inferd.backends.worker.environments.choice import Environments, default_cache
 from inferd.backends.worker.environments.environment import Environment
 from inferd.core.interfaces import ModelFiles
@@ -89,6 +90,21 @@ def test_a_packed_environment_is_unpacked_once(environments, model, venv, cache,
     (root / "mark").write_text("changed")
     assert environments.resolve(files, config) == found
     assert (root / "mark").read_text() == "changed"
+
+
+def test_the_mark_of_an_environment_that_was_packed_is_left_out(
+    environments, model, venv, monkeypatch
+):
+    files, config = model(EXECUTION_ENV_PATH="env.tar.gz")
+    folder = venv()
+    (folder / DONE).touch()
+    packed(folder, files.folder / "env.tar.gz")
+    marked = []
+    monkeypatch.setattr(
+        Environments, "_finish", lambda _self, root, _place: marked.append((root / DONE).exists())
+    )
+    environments.resolve(files, config)
+    assert marked == [False]
 
 
 @pytest.mark.slow

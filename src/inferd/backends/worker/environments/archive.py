@@ -5,6 +5,7 @@ Pythons whose tarfile has no filter for members, before 3.11.4, use the one here
 
 import copy
 import os
+import posixpath
 import re
 import shutil
 import tarfile
@@ -96,11 +97,20 @@ class Limits(msgspec.Struct, frozen=True):
     timeout_s: float = 1800.0
 
 
-def unpack(archive: Path, target: Path, limits: Limits, place: str, check: Check = CHECK) -> None:
+def unpack(
+    archive: Path,
+    target: Path,
+    limits: Limits,
+    place: str,
+    check: Check = CHECK,
+    *,
+    without: str = "",
+) -> None:
     """Unpack `archive` into the new folder `target`; `place` begins every error text.
 
-    `check` filters each member. Raises InvalidConfig for a file that is no archive or holds too
-    much, and for members that would lie outside. What was unpacked until then is left behind.
+    `check` filters each member; the file `without` is left out. Raises InvalidConfig for a file
+    that is no archive or holds too much, and for members that would lie outside. What was unpacked
+    until then is left behind.
     """
     deadline_s = time.monotonic() + limits.timeout_s
     free_bytes = shutil.disk_usage(target.parent).free
@@ -120,6 +130,8 @@ def unpack(archive: Path, target: Path, limits: Limits, place: str, check: Check
                 if time.monotonic() > deadline_s:
                     raise InvalidConfig(f"{place} was not unpacked within {limits.timeout_s:g} s")
                 allowed = member if _leads_away(member) else check(member, str(target))
+                if posixpath.normpath(allowed.name) == without:
+                    continue
                 # Filtered already, so tarfile's own filter, the default from 3.14 on, is turned
                 # off: it would refuse the interpreter's link.
                 source.extract(allowed, target, **_AS_IT_IS)

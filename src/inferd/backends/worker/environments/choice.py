@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inferd.backends.worker.environments.archive import Limits, unpack
-from inferd.backends.worker.environments.cache import DEFAULT_COUNT, FolderCache
+from inferd.backends.worker.environments.cache import DEFAULT_COUNT, DONE, FolderCache
 from inferd.backends.worker.environments.command import run_command
 from inferd.backends.worker.environments.environment import Environment, environment_in, try_out
 from inferd.config.model import ModelConfig
@@ -110,7 +110,9 @@ class Environments:
 
         def make(target: Path) -> None:
             log.info("%s: unpacking it", place)
-            unpack(path, target, Limits(timeout_s=self.timeout_s), place)
+            # Somebody may have packed an environment of ours: with its mark, the folder would be
+            # taken for complete while it is unpacked, and after a crash.
+            unpack(path, target, Limits(timeout_s=self.timeout_s), place, without=DONE)
             # Part of what makes the folder, so that one which does not work is never kept.
             self._finish(_top(target), place)
 
