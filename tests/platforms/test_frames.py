@@ -101,6 +101,17 @@ def test_categories_by_number_are_taken_in_one_array(ask):
     check(ask.rest("xgboost", {"x": codes})["predict"], XGBOOST.predict(codes))
 
 
+def test_categories_may_be_halves(tmp_path):
+    frame = pandas.DataFrame({"kind": FRAME.age % 4, "income": FRAME.income})
+    some = frame.assign(kind=frame.kind.astype("category"))
+    model = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1, min_child_samples=2).fit(some, RICH)
+    found = Repository(tmp_path)
+    found.add("halves", model, HERE)
+    with serve(tmp_path) as asking:
+        given = {"kind": frame.kind.to_numpy("f2")[:7], "income": frame.income.to_numpy()[:7]}
+        check(asking.rpc("halves", given)["predict_proba"], model.predict_proba(some[:7]))
+
+
 def test_unknown_categories_are_as_the_library_has_them(ask):
     frame = FRAME[:2].assign(city=["paris", "oslo"])
     status, text = ask.rest("pipeline", columns(frame))

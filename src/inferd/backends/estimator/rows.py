@@ -166,6 +166,11 @@ def is_same(converted: Array, array: Array) -> bool:
     with np.errstate(all="ignore"):
         # There and back: int64 above 2**53 is not what it was after float64.
         back = converted.astype(array.dtype)
+    # Integers below 0 come back from ones without a sign as well, 2**64 - 1 is -1.
+    if {converted.dtype.kind, array.dtype.kind} == {"i", "u"}:
+        signed = converted if converted.dtype.kind == "i" else array
+        if (signed < 0).any():
+            return False
     return bool(np.array_equal(back, array, equal_nan=array.dtype.kind == "f"))
 
 
@@ -184,5 +189,11 @@ def framed(columns: Columns, categories: Iterable[str] = ()) -> Any:
             "a table with categories or texts needs the Python package 'pandas' on the server: "
             "pip install 'inferd[pandas]'"
         )
-    frame = import_module("pandas").DataFrame(dict(columns))
+    # pandas has no categories of float16, and float32 holds the same numbers.
+    wide = {
+        name: columns[name].astype(np.float32)
+        for name in categories
+        if columns[name].dtype == np.float16
+    }
+    frame = import_module("pandas").DataFrame({**columns, **wide})
     return frame.astype(dict.fromkeys(categories, "category"))
