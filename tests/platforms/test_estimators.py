@@ -17,6 +17,7 @@ from sklearn.decomposition import NMF, PCA
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, PowerTransformer
@@ -55,6 +56,8 @@ def add_models(found):
     found.add("targets", RandomForestClassifier(5, random_state=0).fit(ROWS, two), HERE)
     regressor = RandomForestRegressor(3, random_state=0)
     found.add("sums", regressor.fit(ROWS, np.stack([SUMS, -SUMS], axis=1)), HERE)
+    one = MultiOutputClassifier(LogisticRegression()).fit(ROWS, CLASSES.reshape(-1, 1))
+    found.add("target", one, HERE)
     found.add("svc", SVC().fit(ROWS, WORDS), HERE)
     found.add("pca", PCA(2).fit(ROWS), HERE)
     large = np.array([[1e9], [1e9 + 1], [1e9 + 2]])
@@ -117,6 +120,15 @@ def test_several_targets_have_probabilities_of_their_own(ask, repository):
         check(got[f"predict_proba_{number}"], expected)
     got, _ = asked(ask, "sums", ROWS[:5])
     check(got["predict"], repository.models["sums"].predict(ROWS[:5]))
+
+
+def test_the_probabilities_of_a_single_target_in_a_list_have_a_row_for_each(ask, repository):
+    estimator = repository.models["target"]
+    got, _ = asked(ask, "target", ROWS[:5])
+    check(got["predict"], estimator.predict(ROWS[:5]))
+    [expected] = estimator.predict_proba(ROWS[:5])
+    check(got["predict_proba"], expected)
+    assert ask.metadata("target")["outputs"][1]["shape"] == [-1, expected.shape[1]]
 
 
 def test_who_transforms_is_a_model(ask, repository):

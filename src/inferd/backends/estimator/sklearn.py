@@ -156,9 +156,14 @@ def _outputs(estimator: Any, name: str) -> list[Method]:
         return []
     classes = _attribute(estimator, "classes_")
     # With several targets, classes_ is a list of arrays (scikit-learn, multioutput).
-    if name in _PER_TARGET and isinstance(classes, list) and len(classes) > 1:
+    if name in _PER_TARGET and isinstance(classes, list):
         return [
-            Method(f"{name}_{n}", DataType.FP64, (len(some),), partial(_target, method, n))
+            Method(
+                f"{name}_{n}" if len(classes) > 1 else name,
+                DataType.FP64,
+                (len(some),),
+                partial(_target, method, n),
+            )
             for n, some in enumerate(classes)
         ]
     datatype, width = _expected(estimator, name, classes)
