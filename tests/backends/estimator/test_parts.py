@@ -6,8 +6,12 @@ from sklearn.base import BaseEstimator
 from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.decomposition import NMF
-from sklearn.ensemble import RandomForestClassifier, VotingRegressor
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import RandomForestClassifier, VotingClassifier, VotingRegressor
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+from sklearn.impute import IterativeImputer
 from sklearn.linear_model import LinearRegression
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -41,6 +45,14 @@ def nearness(a, b):
         (KNeighborsClassifier(metric=nearness), "open", "it calls the function nearness"),
         (TransformedTargetRegressor(LinearRegression(), func=np.log1p, inverse_func=np.expm1),
          "open", "FunctionTransformer"),
+        (DummyClassifier(), "independent", ""),
+        (DummyClassifier(strategy="uniform"), "dependent", "DummyClassifier draws"),
+        (DummyClassifier(strategy="stratified"), "dependent", "DummyClassifier draws"),
+        (IterativeImputer(), "independent", ""),
+        (IterativeImputer(sample_posterior=True), "dependent", "IterativeImputer draws"),
+        (VotingClassifier([("a", GaussianNB())], voting="soft"), "independent", ""),
+        (VotingClassifier([("a", GaussianNB())], voting="soft", flatten_transform=False),
+         "dependent", "not for each row"),
     ],
     ids=lambda one: one if isinstance(one, str) else type(one).__name__,  # the same each time
 )  # fmt: skip

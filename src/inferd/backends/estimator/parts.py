@@ -4,7 +4,7 @@ That a row's answer depends on that row alone is true of all of scikit-learn's e
 few listed here; a test of all of them compares rows together with rows alone.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
@@ -30,6 +30,22 @@ UNKNOWN = {"FunctionTransformer": "calls a function that may do anything"}
 # A forest has an object for each tree; more than this leaves the search, never the answer, short.
 _MOST = 100_000
 
+_SETTINGS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "DummyClassifier": (
+        lambda part: getattr(part, "strategy", "") in ("stratified", "uniform"),
+        "draws what it answers by the places of rows in a request",
+    ),
+    "IterativeImputer": (
+        lambda part: getattr(part, "sample_posterior", False),
+        "draws what it answers by the places of rows in a request",
+    ),
+    "VotingClassifier": (
+        lambda part: not getattr(part, "flatten_transform", True),
+        "transforms to an array for each of its estimators, not for each row",
+    ),
+}
+"""Estimators that mix rows if they are set so."""
+
 
 def verdict_on(estimator: Any) -> Verdict:
     """Return whether the rows that `estimator` gets are independent, by what it consists of."""
@@ -42,6 +58,8 @@ def verdict_on(estimator: Any) -> Verdict:
                 opens.append(f"it calls the function {part.__qualname__}")
         elif root == "sklearn" and kind.__name__ in MIXING:
             return Verdict(DEPENDENT, f"{kind.__name__} {MIXING[kind.__name__]}")
+        elif root == "sklearn" and is_set_to_mix(part):
+            return Verdict(DEPENDENT, f"{kind.__name__} {_SETTINGS[kind.__name__][1]}")
         elif root == "sklearn" and kind.__name__ in UNKNOWN:
             opens.append(f"{kind.__name__} {UNKNOWN[kind.__name__]}")
         elif root not in LIBRARIES and is_estimator(part):
@@ -51,6 +69,12 @@ def verdict_on(estimator: Any) -> Verdict:
     if opens:
         return Verdict(OPEN, opens[0])
     return Verdict(INDEPENDENT, "estimators that compute each row by itself")
+
+
+def is_set_to_mix(part: Any) -> bool:
+    """Tell whether an estimator of scikit-learn has settings by which rows depend on others."""
+    setting = _SETTINGS.get(type(part).__name__)
+    return setting is not None and setting[0](part)
 
 
 def is_estimator(part: Any) -> bool:
