@@ -228,6 +228,24 @@ def branch(name, *nodes):
 RELU, ABS = branch("relu", node("Relu", "x")), branch("abs", node("Abs", "x"))
 
 
+def test_graphs_of_unknown_operators_may_look_at_rows():
+    body = helper.make_graph(
+        [node("ReduceSum", "x zero", "sum"), node("Add", "one sum", "y")],
+        "body",
+        [helper.make_tensor_value_info("one", FLOAT, None)],
+        [helper.make_tensor_value_info("y", FLOAT, None)],
+    )
+    nodes = [
+        node("SequenceConstruct", "w", "some"),
+        node("SequenceMap", "some", "sums", body=body),
+        node("ConcatFromSequence", "sums", "scale", axis=0),
+        node("BatchNormalization", "x scale w w w"),
+    ]
+    verdict = verdict_on(model(nodes, {"x": ["n", 4]}, constants={"w": floats(4), "zero": [0]}))
+    assert verdict.rows == "open"
+    assert "SequenceMap" in verdict.reason
+
+
 def test_branches_are_looked_into():
     apart = branch("then", node("Relu", "x"))
     mixed = branch("else", node("Softmax", "x", axis=0))
