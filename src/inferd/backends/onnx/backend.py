@@ -85,8 +85,11 @@ class OnnxBackend(CompletingBackend):
         limit = limit_s(config)
         is_limited = limit and not loaded.is_bounded
         instance = TimedInstance(plain, limit, config.name) if is_limited else plain
-        if loaded.checks:
-            return GuardedInstance(instance, loaded.checks, config.name)
+        # The inputs of a batch have one first dim.
+        is_batched = config.max_batch_size > 0
+        checks = [one for one in loaded.checks if not (is_batched and one.is_of_batches)]
+        if checks:
+            return GuardedInstance(instance, checks, config.name)
         return instance
 
     def _load(

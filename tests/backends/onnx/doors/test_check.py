@@ -6,6 +6,7 @@ import pytest
 from inferd.backends.onnx.doors.check import (
     dims_check,
     division_check,
+    joined_check,
     nonzero_check,
     range_check,
     size_check,
@@ -71,6 +72,28 @@ def test_a_divisor_that_is_zero_is_named_with_its_place():
 def test_quotients_exist_and_fit(a, b, words):
     complaint = division(a, b)
     assert complaint.startswith(words) and bool(words) is bool(complaint)
+
+
+@pytest.mark.parametrize(
+    ("axis", "x", "z", "is_refused"),
+    [
+        (1, (2, 3), (2, 4), False),
+        (1, (2, 3), (0, 3), True),
+        (-1, (2, 3), (0, 3), True),
+        (0, (2, 3), (0, 3), False),  # what a cache without steps looks like
+        (1, (0, 3), (0, 4), False),
+        (0, (2, 3), (4, 0), True),
+        (1, (2, 3), (0, 0), False),
+        (2, (2, 3), (0, 1), False),  # no such dim: ONNX Runtime says so
+        (None, (2, 3), (0, 3), True),
+    ],
+)
+def test_what_is_empty_takes_no_room_beside_the_rest(axis, x, z, is_refused):
+    arrays = {"x": np.zeros(x, np.float32), "z": np.zeros(z, np.float32)}
+    complaint = joined_check(("x", "z"), "Concat 'y'", axis).complaint(arrays)
+    assert ("does not fit the others that Concat 'y' puts it beside" in complaint) is is_refused
+    alone = joined_check(("z",), "Concat 'y'", axis, [x]).complaint(arrays)
+    assert bool(alone) is is_refused
 
 
 def test_a_side_that_is_a_constant_is_called_one():

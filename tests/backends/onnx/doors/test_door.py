@@ -15,6 +15,7 @@ from onnx import NodeProto, TensorProto, helper, load_from_string, numpy_helper
 from inferd import Server
 from inferd.backends.onnx.backend import OnnxBackend
 from inferd.backends.onnx.doors.guard import guarded
+from inferd.backends.onnx.guarded import GuardedInstance
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.request import InferRequest
@@ -304,6 +305,39 @@ def test_a_scan_along_another_dim_takes_no_empty_input(tmp_path, axes):
     instance = opened(written(tmp_path, direct(door)))
     assert "Scan 'y' takes no dim 1 of 0" in answer(instance, door.bad).message
     assert not isinstance(answer(instance, door.good), InferdError)
+
+
+SEQUENCE = helper.make_node("SequenceConstruct", ["r", "z"], ["s"])
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [helper.make_node("Concat", ["r", "z"], ["y"], axis=1)],
+        [SEQUENCE, helper.make_node("ConcatFromSequence", ["s"], ["y"], axis=1)],
+        [SEQUENCE, helper.make_node("ConcatFromSequence", ["s"], ["y"], axis=0, new_axis=1)],
+    ],
+    ids=["concat", "sequence", "stack"],
+)
+@pytest.mark.parametrize("batch", [0, 4])
+def test_what_is_empty_shows_no_memory(tmp_path, nodes, batch):
+    relu = helper.make_node("Relu", ["x"], ["r"])
+    inputs = [helper.make_tensor_value_info(name, FLOAT, ["n", 3]) for name in "xz"]
+    outputs = [helper.make_tensor_value_info("y", FLOAT, None)]
+    graph = helper.make_graph([relu, *nodes], "g", inputs, outputs)
+    imports = [helper.make_opsetid("", 17)]
+    files = written(tmp_path, helper.make_model(graph, opset_imports=imports, ir_version=8))
+    backend = OnnxBackend()
+    config = ModelConfig("m", max_batch_size=batch, is_unbatched=not batch)
+    instance = backend.open(files, backend.complete(files, config), Placement("m_0"))
+    # A batch has as many rows in each input: nothing is compared then.
+    assert isinstance(instance, GuardedInstance) is (batch == 0)
+    assert not isinstance(answer(instance, {"x": floats(2, 3), "z": floats(2, 3)}), InferdError)
+    if not batch:
+        given = answer(instance, {"x": floats(2, 3), "z": floats(0, 3)})
+        assert "input 'z' has shape [0, 3], which does not fit" in given.message
+        given = answer(instance, {"x": floats(0, 3), "z": floats(0, 3)})
+        assert not isinstance(given, InferdError)
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)

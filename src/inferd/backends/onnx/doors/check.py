@@ -19,11 +19,13 @@ Arrays = Mapping[str, Array]
 class Check(NamedTuple):
     """Compares inputs with what an operator can take; `inputs` are the names of those it reads.
 
-    `complaint` returns what is wrong with the model's inputs, "" for nothing.
+    `complaint` returns what is wrong with the model's inputs, "" for nothing. With `is_of_batches`
+    it can only be wrong with inputs whose first dims differ.
     """
 
     inputs: tuple[str, ...]
     complaint: Callable[[Arrays], str]
+    is_of_batches: bool = False
 
 
 def dims_check(
@@ -74,6 +76,39 @@ def least_dim_check(name: str, operator: str, place: int, least: int) -> Check:
         )
 
     return Check((name,), complaint)
+
+
+def joined_check(
+    names: tuple[str, ...],
+    operator: str,
+    axis: int | None,
+    others: Iterable[tuple[int, ...]] = (),
+    *,
+    is_of_batches: bool = False,
+) -> Check:
+    """Return a check of inputs that an operator puts side by side along `axis`, None for a new dim.
+
+    ONNX Runtime does not compare what has no elements with the rest, and makes room for it all the
+    same, which then shows whatever lay in memory there. `others` are shapes of constants.
+    """
+    fixed = tuple(others)
+
+    def complaint(arrays: Arrays) -> str:
+        shapes = [arrays[name].shape for name in names]
+        sizes = [prod(shape) for shape in (*shapes, *fixed)]
+        if all(sizes) or not any(sizes):
+            return ""
+        for name, shape in zip(names, shapes, strict=True):
+            # A dim of 0 along the axis takes no room, so nothing is wrong.
+            has_room = axis is None or (-len(shape) <= axis < len(shape) and shape[axis])
+            if 0 in shape and has_room:
+                return (
+                    f"input '{name}' has shape {list(shape)}, which does not fit the others that "
+                    f"{operator} puts it beside"
+                )
+        return ""
+
+    return Check(names, complaint, is_of_batches)
 
 
 def nonzero_check(name: str, operator: str) -> Check:

@@ -11,7 +11,12 @@ be is computed when the model loads.
 
 import numpy as np
 
-from inferd.backends.onnx.doors.check import division_check, least_dim_check, nonzero_check
+from inferd.backends.onnx.doors.check import (
+    division_check,
+    joined_check,
+    least_dim_check,
+    nonzero_check,
+)
 from inferd.backends.onnx.doors.scope import Scope
 from inferd.backends.onnx.doors.shutting import Shutter, Shutting
 from inferd.backends.onnx.doors.sizes import SIZES
@@ -124,6 +129,48 @@ def _scan(it: Shutting) -> None:
     if any((*it.node.numbers("scan_input_axes"), *it.node.numbers("scan_output_axes"))):
         for index in range(len(it.node.inputs)):
             it.compares(index)
+
+
+def _concat(it: Shutting) -> None:
+    """Inputs without elements are not compared with the rest, but get room in the result."""
+    names, axis = it.node.inputs, it.node.number("axis", 0)
+    if it.node.domain:
+        names = names[2::3]  # QLinearConcat: scale and zero point follow each
+    is_new = it.node.number("new_axis", 0) != 0
+    if it.node.op == "ConcatFromSequence":
+        made = it.scope.producer(it.node.input(0))
+        names = made.inputs if made is not None and made.op == "SequenceConstruct" else []
+    sources = {name: _origin(it, name) for name in names}
+    taken = tuple(dict.fromkeys(one for one in sources.values() if one in it.scope.open_inputs))
+    others = [it.scope.dims(name) for name in names if sources[name] not in taken]
+    fixed = [dims for dims in others if dims is not None]
+    risky = _differing(it, taken, axis, is_new=is_new)
+    if taken and risky and len(taken) + len(fixed) > 1:
+        place = None if is_new else axis
+        is_of_batches = risky == {0}
+        it.checks.append(joined_check(taken, it.what, place, fixed, is_of_batches=is_of_batches))
+
+
+def _origin(it: Shutting, name: str) -> str:
+    """Return the value that has the dims of `name` because it was made of it."""
+    for _ in range(_MOST_STEPS):
+        node = it.scope.producer(name)
+        if node is None or node.domain or node.op not in _ALIKE or node.outputs[0] != name:
+            break
+        name = node.input(0)
+    return name
+
+
+def _differing(it: Shutting, names: tuple[str, ...], axis: int, *, is_new: bool) -> set[int]:
+    """Return the dims in which inputs may differ, though they must not, by being 0 in one."""
+    found: set[int] = set()
+    for name in names:
+        dims = it.scope.declared.get(name)
+        if dims is None:
+            return {0, 1}  # any
+        place = None if is_new else axis % (len(dims) or 1)
+        found.update(n for n, dim in enumerate(dims) if dim <= 0 and n != place)
+    return found
 
 
 def _unique(it: Shutting) -> None:
@@ -379,6 +426,8 @@ def _quantised(weights: int, scale: int, zero: int, bias: int) -> Shutter:
 _OWN: dict[str, Shutter] = {
     "Attention": _attention,
     "AveragePool": _pool,
+    "Concat": _concat,
+    "ConcatFromSequence": _concat,
     "ConvTranspose": _conv_transpose,
     "DFT": _ranked(0, 1),
     "Div": _division,
@@ -398,6 +447,7 @@ _CONTRIB: dict[str, Shutter] = {
     "DynamicQuantizeMatMul": _quantised(1, 2, 3, 4),
     "Inverse": _inverse,
     "MatMulIntegerToFloat": _quantised(1, 3, 5, 6),
+    "QLinearConcat": _concat,
 }
 """Operator of com.microsoft, which ONNX Runtime adds to ONNX's -> what shuts it."""
 
