@@ -116,6 +116,12 @@ def test_sequences_are_sent_in_order_to_their_end(command, protocol):
         (["rows", "-i", "x=1", "--requests", "f"], "give one"),
         (["rows", "--html", "/nowhere/r.html"], "name another folder than /nowhere"),
         (["rows", "--processes", "0"], "0 is not at least 1"),
+        (["rows", "--processes", "x"], "'x' is no whole number"),
+        (["rows", "--seconds", "1m"], "'1m' is no number"),
+        (["rows", "--warmup", "nan"], "nan is not from 0 to 1e6"),
+        (["rows", "--seed", "-1"], "-1 is not from 0 to 2^63 - 1"),
+        (["rows", "--seed", str(2**63)], "is not from 0 to 2^63 - 1"),
+        (["rows", "--varied", "99999999999"], "--varied 99999999999 are more than 100000 requests"),
     ],
 )
 def test_wrong_arguments_are_code_2(command, words, said):

@@ -76,3 +76,13 @@ def test_help_is_printed(word, capsys):
 
 def test_help_fits_a_narrow_terminal():
     assert max(map(len, HELP.splitlines())) <= 98
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "1e9", "x"])
+def test_a_time_limit_that_is_none_is_a_wrong_argument(models, capsys, seconds):
+    words = ["--load", "--load-timeout", seconds]
+    assert main(["check", str(models / "good"), *words]) == 2
+    assert (
+        f"argument --load-timeout: {seconds if seconds != 'x' else repr('x')} is n"
+        in capsys.readouterr().err
+    )

@@ -34,6 +34,13 @@ def test_watching_goes_on_until_ctrl_c(command, monkeypatch):
     assert said.code == 130 and said.out.count("\n") == 2 and not said.err
 
 
+def test_json_on_a_terminal_stays_a_line(command, monkeypatch):
+    """Where tables are drawn, lines are broken at the terminal's width."""
+    monkeypatch.setattr("inferd.cli.models.screen", lambda: pytest.fail("a screen is drawn"))
+    said = command("models", "--json")
+    assert said.out.count("\n") == 1 and said.json
+
+
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_a_model_is_shown_with_inputs_and_outputs(command, protocol):
     said = command("models", "rows", protocol=protocol)

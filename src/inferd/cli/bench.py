@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inferd.cli.parser import CommandParser, count_of, positive_seconds
+from inferd.cli.parser import CommandParser, count_of, number_of, positive_seconds, seed_of
 from inferd.cli.remote.server import (
     SERVER_HELP,
     add_server_arguments,
@@ -74,7 +74,7 @@ def parser() -> CommandParser:
     made.option("--warmup", "S", "before each, not counted [1]", 1.0, _seconds)
     made.option("--processes", "N", "that send requests [1]", 1, count_of)
     made.option("--connections", "N", "at a rate: the most connections [256]", 256, count_of)
-    made.option("--seed", "N", "of random times and inputs", 0, int)
+    made.option("--seed", "N", "of random times and inputs", 0, seed_of)
     made.section("the requests")
     made.repeated("--input -i", "INPUT", "see inferd infer")
     made.option(
@@ -103,9 +103,9 @@ def parser() -> CommandParser:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    value = number_of(text)
     if not 0 <= value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text} is not at least 0")
+        raise argparse.ArgumentTypeError(f"{text} is not from 0 to 1e6")
     return value
 
 

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from inferd.cli.parser import positive_seconds
+
 if TYPE_CHECKING:
     from inferd.check.model import ModelCheck
     from inferd.check.places import Checked
@@ -98,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("inferd check", usage=usage, add_help=False)
     parser.add_argument("path", metavar="PATH", nargs="+")
     parser.add_argument("--load", action="store_true")
-    parser.add_argument("--load-timeout", type=float, default=600.0)
+    parser.add_argument("--load-timeout", type=positive_seconds, default=600.0)
     parser.add_argument("--strict", action="store_true")
     parser.add_argument("--model-config-name", default="")
     parser.add_argument("--format", choices=("text", "json", "sarif", "github"), default="text")

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import inferd
 from inferd.cli.command_line.foreign import is_program
+from inferd.cli.streams import OutputFailed, drop_output, prepare_streams
 from inferd.cli.verbs import VERBS, run_verb
 from inferd.errors import InferdError
 
@@ -22,6 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     `arguments` this is the process's main function: Ctrl-C ends it with code 130 until the verb
     handles it itself.
     """
+    if arguments is None:
+        prepare_streams()
     # Only if nobody has set another handler, as a program that calls `main` may have.
     if arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end_interrupted)
@@ -31,6 +34,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words and is_program(words[0]):
         words.insert(0, "serve")
     verb = words[0] if words else "--help"
+    try:
+        code = _run(verb, words[1:])
+        sys.stdout.flush()  # here, where it is no surprise that nobody reads any more
+    except BrokenPipeError:  # who reads, such as head, has what it wanted
+        drop_output()
+        return 1
+    except OutputFailed as error:
+        drop_output()
+        sys.stderr.write(f"inferd {verb}: cannot write to standard output: {error.strerror}\n")
+        return 1
+    return code
+
+
+def _run(verb: str, words: Sequence[str]) -> int:
     if verb in ("--version", "-V"):
         sys.stdout.write(f"inferd {inferd.__version__} ({_build()})\n")
         return 0
@@ -45,16 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"inferd: there is no command {verb!r}; {hint}\n")
         return 2
     try:
-        code = run_verb(verb, words[1:])
-        sys.stdout.flush()  # here, where it is no surprise that nobody reads any more
+        return run_verb(verb, words)
     except InferdError as error:
         sys.stderr.write(f"inferd {verb}: {error.message}\n")
         return 1
-    except BrokenPipeError:  # who reads, such as head, has what it wanted
-        # Or Python would complain at exit, when it flushes standard output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 1
-    return code
 
 
 def _build() -> str:

@@ -5,6 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -271,7 +272,8 @@ def _stats_row(
 
 def _shown(given: argparse.Namespace, look: Callable[[], tuple[Board, object]]) -> int:
     """Show what `look` returns, or write it as JSON; with --watch again and again."""
-    with screen() as show:
+    # A screen would break lines of JSON where the terminal ends, and draw over them.
+    with nullcontext(_no_show) if given.json else screen() as show:
         while True:
             board, document = look()
             if given.json:
@@ -281,6 +283,10 @@ def _shown(given: argparse.Namespace, look: Callable[[], tuple[Board, object]]) 
             if not given.watch:
                 return 0
             time.sleep(WATCH_S)
+
+
+def _no_show(_board: Board) -> None:
+    """Show nothing: JSON is written as it is."""
 
 
 def _write_json(value: object) -> None:

@@ -63,15 +63,39 @@ class CommandParser(argparse.ArgumentParser):
 
 def positive_seconds(text: str) -> float:
     """Return a time of more than 0 seconds."""
-    value = float(text)
+    value = number_of(text)
     if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text} is not more than 0")
+        raise argparse.ArgumentTypeError(f"{text} is not more than 0 and less than 1e9")
     return value
 
 
 def count_of(text: str) -> int:
     """Return a whole number of more than 0."""
-    value = int(text)
+    value = _whole(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not at least 1")
     return value
+
+
+def seed_of(text: str) -> int:
+    """Return a number that random ones begin with: whole, from 0 to 2^63 - 1."""
+    value = _whole(text)
+    if not 0 <= value < 2**63:
+        raise argparse.ArgumentTypeError(f"{text} is not from 0 to 2^63 - 1")
+    return value
+
+
+def number_of(text: str) -> float:
+    """Return a number."""
+    try:
+        return float(text)
+    except ValueError:
+        # Else argparse would name the function that reads the word.
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text[:50]!r} is no whole number") from None

@@ -122,6 +122,10 @@ def _inputs(
         return [found.tensors], []
     import numpy as np
 
+    from inferd.bench.recorded import MOST_REQUESTS
+
+    if given.varied > MOST_REQUESTS:
+        raise InvalidConfig(f"--varied {given.varied} are more than {MOST_REQUESTS} requests")
     random = np.random.default_rng(given.seed)
     shapes = read_shapes(given.shape)
     is_batched = is_batched_model(client, given.model, given.version)
