@@ -48,6 +48,21 @@ def test_rounding_is_noted():
     tensor, notes = fit(np.array([0.1, 0.2, 0.3]))
     assert tensor.datatype is DataType.FP32 and notes == ["x: it is FP64, rounded to FP32"]
     assert fit(np.array([0.5, 1, np.nan]))[1] == []
+    assert fit(np.array([2**24, 2**24 + 1, 0]))[1] == ["x: it is INT64, rounded to FP32"]
+    assert fit(np.array([2**64 - 1, 0, 0], np.uint64))[1] == ["x: it is UINT64, rounded to FP32"]
+    assert fit(np.array([-(2**63), 2**40, 1]))[1] == []
+
+
+def test_whole_numbers_that_fp64_rounds_are_noted():
+    assert fit(np.array([2**53 + 1, 0, 0]), DataType.FP64)[1] == ["x: it is INT64, rounded to FP64"]
+    assert fit(np.array([2**63 - 1, 0, 0]), DataType.FP64)[1] == ["x: it is INT64, rounded to FP64"]
+    assert fit(np.array([2**53, 0, 0]), DataType.FP64)[1] == []
+
+
+def test_strings_take_the_cells_of_a_table_as_they_are():
+    value = InputValue("it", np.array([7]), texts=lambda: objects([b"007"]))
+    assert fit(value, DataType.BYTES, (1,))[0].numpy().tolist() == [b"007"]
+    assert fit(value, DataType.INT32, (1,))[0].numpy().tolist() == [7]
 
 
 def test_wrong_datatypes_and_dims_name_both_sides():

@@ -5,7 +5,8 @@ import pytest
 
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
-from inferd.values.output import json_value, plain_array, tensor_text
+from inferd.errors import InvalidRequest
+from inferd.values.output import json_value, plain_array, save, tensor_text
 
 
 def tensor(values, datatype=DataType.FP32):
@@ -54,3 +55,20 @@ def test_json_has_the_shortest_decimals_and_null_for_nan():
 
 def test_bf16_are_shown_as_floats():
     assert plain_array(Tensor("y", DataType.BF16, (1,), np.array([0x3F80], "<u2"))).tolist() == [1]
+
+
+def test_outputs_may_be_called_as_numpys_own_words_are(tmp_path):
+    names = ("file", "allow_pickle", "a/b", "args")
+    file = tmp_path / "o.npz"
+    ones = np.ones(2, np.float32)
+    save(str(file), [Tensor.from_numpy(one, ones, DataType.FP32) for one in names])
+    with np.load(file) as found:
+        assert sorted(found.files) == sorted(names) and found["file"].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".npy"])
+@pytest.mark.parametrize("values", [[b"a\0"], [b"\xff\0"], [b"\0", b"b"]])
+def test_strings_that_numpy_would_cut_are_refused(tmp_path, suffix, values):
+    with pytest.raises(InvalidRequest, match="end in NUL"):
+        save(str(tmp_path / f"o{suffix}"), [tensor(values, DataType.BYTES)])
+    save(str(tmp_path / f"p{suffix}"), [tensor([b"a\0b"], DataType.BYTES)])

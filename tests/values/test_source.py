@@ -139,3 +139,41 @@ def test_a_folder_a_word_without_a_name_and_a_name_twice_are_refused(tmp_path):
     assert "is a folder" in refused(f"x=@{tmp_path}")
     assert "neither NAME=VALUE" in refused("x")
     assert "given twice" in refused("x=1", "x=2")
+
+
+@pytest.mark.parametrize("word", ["x=1e400", "x=[1, -1e999]"])
+def test_numbers_of_json_that_no_float_can_say_are_refused(word):
+    assert "a number beyond what float64 can say" in refused(word)
+    assert read("x=[Infinity]")["x"].array.tolist() == [np.inf]
+
+
+def test_whole_numbers_beside_one_with_a_point_stay_what_they_are():
+    assert read("x=[9007199254740993, 1.0]")["x"].array.tolist() == [9007199254740993, 1]
+    assert read("x=[9007199254740993, 0.5]")["x"].array.dtype == np.float64
+
+
+def test_an_input_that_a_request_has_twice_is_refused(tmp_path):
+    entry = {"name": "x", "datatype": "INT8", "shape": [1], "data": [1]}
+    (tmp_path / "r.json").write_text(json.dumps({"inputs": [entry, entry]}))
+    assert refused(f"@{tmp_path}/r.json").endswith("has input 'x' twice")
+
+
+def test_no_elements_are_of_any_datatype(tmp_path):
+    entry = {"name": "x", "datatype": "FP32", "shape": [0, 3], "data": []}
+    (tmp_path / "r.json").write_text(json.dumps({"inputs": [entry]}))
+    array = only(f"@{tmp_path}/r.json")
+    assert (array.shape, array.dtype) == ((0, 3), np.float32)
+
+
+def test_cells_of_csv_are_strings_as_they_are_written_where_strings_are_wanted(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\nx,007\ny,1.50\n")
+    texts = read(f"x=@{tmp_path}/t.csv")["x"].texts()
+    assert texts.tolist() == [[b"x", b"007"], [b"y", b"1.50"]]
+    assert read(f"@{tmp_path}/t.csv")["b"].texts().tolist() == [b"007", b"1.50"]
+    (tmp_path / "b.csv").write_text("b\n007\n")
+    assert only(f"b:BYTES=@{tmp_path}/b.csv").tolist() == [b"007"]
+    assert only(f"b:INT32=@{tmp_path}/b.csv").tolist() == [7]
+
+
+def test_what_is_no_file_is_not_said_to_be_empty():
+    assert "/dev/null is a pipe or a device" in refused("x=@/dev/null")

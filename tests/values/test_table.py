@@ -35,6 +35,20 @@ def test_what_is_missing_is_nan_or_an_empty_string(tmp_path):
     assert found["b"] == [b"x", b""] and found["a"][0] == 1 and np.isnan(found["a"][1])
 
 
+def test_cells_can_be_had_as_they_are_written(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("a,b\n007,\n1_0,2.50\n")
+    found = {name: one.tolist() for name, one in read_table(file, as_texts=True).items()}
+    assert found == {"a": [b"007", b"1_0"], "b": [b"", b"2.50"]}
+
+
+def test_a_number_that_no_float_can_say_is_refused(tmp_path):
+    with pytest.raises(InvalidRequest, match="has -1e400, a number beyond"):
+        columns(tmp_path, "a\n2\n-1e400\n")
+    assert columns(tmp_path, "a\ninf\n-Infinity\n") == {"a": [np.inf, -np.inf]}
+    assert columns(tmp_path, "a\n1e400\nx\n") == {"a": [b"1e400", b"x"]}
+
+
 def test_tabs_part_the_columns_of_tsv(tmp_path):
     assert columns(tmp_path, "a,b\tc\n1\t2\n", "t.tsv") == {"a,b": [1], "c": [2]}
 
@@ -81,3 +95,10 @@ def test_parquet_of_other_kinds_is_refused(tmp_path):
     file.write_bytes(b"no Parquet")
     with pytest.raises(InvalidRequest, match="cannot be read as Parquet"):
         read_table(file)
+
+
+def test_categories_of_parquet_are_what_they_stand_for(tmp_path):
+    file = tmp_path / "t.parquet"
+    column = pyarrow.array(["x", "y", "x"]).dictionary_encode()
+    pyarrow.parquet.write_table(pyarrow.table({"a": column}), file)
+    assert read_table(file)["a"].tolist() == [b"x", b"y", b"x"]

@@ -18,6 +18,8 @@ from inferd.values.value import cast, objects
         (np.array([2**64 - 1], np.uint64), DataType.UINT64, [2**64 - 1]),
         (np.array([np.inf, -3e38]), DataType.FP32, [np.inf, np.float32(-3e38)]),
         (np.array([-np.inf]), DataType.BF16, [0xFF80]),
+        (objects([]), DataType.INT32, []),
+        (np.empty(0), DataType.BYTES, []),
     ],
 )
 def test_values_that_fit_are_cast(array, datatype, result):

@@ -106,6 +106,8 @@ def _fitted(declared: TensorMetadata, value: InputValue, pixels: str) -> tuple[T
                 f"takes {datatype.value}"
             )
         array = value.array
+    elif datatype is DataType.BYTES and value.texts is not None:
+        array = value.texts()
     else:
         array = _cast(value.array, declared, value)
         note = _cast_note(value.array, datatype)
@@ -174,12 +176,25 @@ def _cast_note(array: Array, datatype: DataType) -> str:
         was = datatype_of(array.dtype)
     except TypeError:
         return ""
-    is_rounded = datatype.numpy.kind == "f" and array.dtype.kind in "iuf"
-    is_rounded = is_rounded and array.dtype.itemsize > datatype.numpy.itemsize
-    is_rounded = is_rounded and not np.array_equal(array, cast(array, datatype), equal_nan=True)
-    if datatype is DataType.BF16 or not is_rounded:
+    if datatype is DataType.BF16 or datatype.numpy.kind != "f" or _is_kept(array, datatype):
         return ""
     return f"is {was.value}, rounded to {datatype.value}"
+
+
+def _is_kept(array: Array, datatype: DataType) -> bool:
+    """Return whether all values are those that they were, in a datatype of floats."""
+    if array.dtype.kind not in "iuf" or not array.size:
+        return True
+    if array.dtype.kind == "f" and array.dtype.itemsize <= datatype.numpy.itemsize:
+        return True
+    made = cast(array, datatype)
+    if array.dtype.kind == "f":
+        return np.array_equal(array, made, equal_nan=True)
+    # Back as integers: as floats, which NumPy compares them as, both would be rounded.
+    whole = made.astype(np.float64)
+    if float(whole.max()) > np.iinfo(array.dtype).max:
+        return False
+    return np.array_equal(whole.astype(array.dtype), array)
 
 
 def _shaped(array: Array, dims: tuple[int, ...]) -> Array | None:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 
@@ -161,16 +162,22 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def _npz(tensors: Sequence[Tensor]) -> bytes:
     out = io.BytesIO()
-    # The ignore: NumPy's stubs take the names of outputs for its own keyword, allow_pickle.
-    np.savez(out, **{one.name: _storable(one) for one in tensors})  # type: ignore[arg-type,unused-ignore]
+    # Not np.savez, which takes arrays as keywords: an output may be called as one of its own.
+    with ZipFile(out, "w") as archive:
+        for one in tensors:
+            archive.writestr(f"{one.name}.npy", _saved(one))
     return out.getvalue()
 
 
 def _npy(tensors: Sequence[Tensor]) -> bytes:
+    return _saved(_only(tensors, ".npy", ".npz"))
+
+
+def _saved(tensor: Tensor) -> bytes:
     out = io.BytesIO()
     # allow_pickle=False: a file that has to be unpickled runs code, and
     # NumPy refuses to read it by default.
-    np.save(out, _storable(_only(tensors, ".npy", ".npz")), allow_pickle=False)
+    np.save(out, _storable(tensor), allow_pickle=False)
     return out.getvalue()
 
 
@@ -184,13 +191,13 @@ def _storable(tensor: Tensor) -> Array:
     if tensor.datatype is not DataType.BYTES:
         return array
     flat = array.ravel().tolist()
+    if any(one.endswith(b"\0") for one in flat):  # NumPy would drop it, of texts as of bytes
+        msg = f"output '{tensor.name}' has strings that end in NUL, which NumPy's files cannot hold"
+        raise InvalidRequest(f"{msg}: write .json or .bin")
     try:
         # Text if it can be, so that whoever reads the file gets str.
         return np.array([one.decode() for one in flat], np.str_).reshape(array.shape)
     except UnicodeDecodeError:
-        if any(one.endswith(b"\0") for one in flat):  # numpy would drop it
-            msg = f"output '{tensor.name}' has bytes that .npz cannot hold: write .json or .bin"
-            raise InvalidRequest(msg) from None
         return np.array(flat, np.bytes_).reshape(array.shape)
 
 

@@ -1,6 +1,7 @@
 """Inputs as people write them: NAME=VALUE on the command line, files of many kinds as arrays."""
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from inferd.tensor.dtype import DATATYPES, DataType
 from inferd.values.picture import SUFFIXES as PICTURES
 from inferd.values.picture import read_picture
 from inferd.values.table import SUFFIXES as TABLES
-from inferd.values.table import joined_columns, read_table
+from inferd.values.table import is_text_table, joined_columns, read_table
 from inferd.values.value import InputValue, cast, objects
 
 _MOST_DIMS = 64  # what NumPy's arrays have at most
@@ -23,20 +24,45 @@ _MOST_DIMS = 64  # what NumPy's arrays have at most
 def read_json(body: bytes, source: str) -> dict[str, InputValue]:
     """Read a V2 request, an object of arrays by name, or one array."""
     try:
-        document = json.loads(body)
+        document = json.loads(body, parse_float=_float)
     except ValueError as error:
         raise InvalidRequest(f"{source} is no JSON: {error}") from None
+    except OverflowError as error:
+        raise _too_large(source, error) from None
     except RecursionError:
         raise InvalidRequest(f"{source} is nested too deeply") from None
     # An inference request as the protocol has it, copied from a log or from documentation.
     if isinstance(document, dict) and isinstance(document.get("inputs"), list):
-        return dict(_v2_input(entry, source) for entry in document["inputs"])
+        return _v2_inputs(document["inputs"], source)
     if isinstance(document, dict):
         return {
             str(name): InputValue(source, json_array(values, f"{source}: '{name}'"))
             for name, values in document.items()
         }
     return {"": InputValue(source, json_array(document, source))}
+
+
+def _float(text: str) -> float:
+    """Return a number of JSON with a point or an exponent."""
+    number = float(text)
+    # JSON's own words for infinity do not come here.
+    if math.isinf(number):
+        raise OverflowError(text[:50])
+    return number
+
+
+def _too_large(source: str, error: OverflowError) -> InvalidRequest:
+    return InvalidRequest(f"{source} has {error}, a number beyond what float64 can say")
+
+
+def _v2_inputs(entries: list[object], source: str) -> dict[str, InputValue]:
+    found: dict[str, InputValue] = {}
+    for entry in entries:
+        name, value = _v2_input(entry, source)
+        if name in found:
+            raise InvalidRequest(f"{source} has input '{name}' twice")
+        found[name] = value
+    return found
 
 
 def _v2_input(entry: object, source: str) -> tuple[str, InputValue]:
@@ -87,7 +113,7 @@ _JSON_KINDS = {type(None): "null", dict: "objects", str: "strings", bool: "boole
 _JSON_KINDS |= {int: "numbers", float: "numbers"}
 
 
-def _numbers(flat: list[object], what: str) -> Array:
+def _numbers(flat: list[Any], what: str) -> Array:
     if all(type(one) is int for one in flat):
         # Signed first, as that is what most models have.
         for kind in (np.int64, np.uint64):
@@ -97,6 +123,9 @@ def _numbers(flat: list[object], what: str) -> Array:
                 continue
         raise InvalidRequest(f"{what} has an integer beyond 64 bits")
     try:
+        # Whole numbers stay what they are, also those that are written with a point.
+        if any(one != float(one) for one in flat) and all(one == one // 1 for one in flat):
+            return _numbers([int(one) for one in flat], what)
         return np.array(flat, np.float64)
     except OverflowError:
         raise InvalidRequest(f"{what} has a number beyond what float64 can say") from None
@@ -168,7 +197,7 @@ def _read_word(word: str, stdin: Callable[[], bytes]) -> Mapping[str, InputValue
     # A name for a whole table: its columns side by side are one input.
     if len(values) > 1 and Path(path).suffix.lower() in TABLES:
         columns = {column: value.array for column, value in values.items()}
-        return {name: InputValue(path, joined_columns(columns, path))}
+        return {name: InputValue(path, joined_columns(columns, path), texts=_texts(Path(path)))}
     if member:
         if member not in values:
             raise InvalidRequest(f"{path} has no array '{member}', but {_names(values)}")
@@ -184,6 +213,8 @@ def _typed(value: InputValue, datatype: DataType) -> InputValue:
     """Return a value in the datatype that the command line says."""
     if value.array is None:
         return value
+    if datatype is DataType.BYTES and value.texts is not None:
+        return value._replace(array=value.texts(), datatype=datatype)
     try:
         return value._replace(array=cast(value.array, datatype), datatype=datatype)
     except (ValueError, OverflowError, TypeError) as error:
@@ -199,7 +230,9 @@ def _names(values: Mapping[str, InputValue]) -> str:
 def _inline(text: str) -> Array:
     """Return what is written on the command line: JSON, and what is none is a string."""
     try:
-        return json_array(json.loads(text), "the value")
+        return json_array(json.loads(text, parse_float=_float), "the value")
+    except OverflowError as error:
+        raise _too_large("the value", error) from None
     except RecursionError:
         raise InvalidRequest("the value is nested too deeply") from None
     except ValueError:
@@ -218,7 +251,10 @@ def read_file(path: str, stdin: Callable[[], bytes]) -> dict[str, InputValue]:
     suffix = file.suffix.lower()
     try:
         if file.is_dir():
-            raise InvalidRequest(f"{path} is a folder: name a file in it")
+            raise InvalidRequest(f"{path or '.'} is a folder: name a file in it")
+        if not file.is_file() and file.exists():  # whose size says nothing
+            msg = f"{path} is a pipe or a device, no file: @- reads JSON from standard input"
+            raise InvalidRequest(msg)
         # Said here, as each reader has its own, less plain, error for it.
         if not file.stat().st_size:
             raise InvalidRequest(f"{path} is empty (0 bytes)")
@@ -238,7 +274,10 @@ def _read_known(file: Path, path: str, suffix: str) -> dict[str, InputValue]:
         columns = read_table(file)
         if not columns:
             raise InvalidRequest(f"{path} has no columns")
-        return {name: InputValue(path, column) for name, column in columns.items()}
+        return {
+            name: InputValue(path, column, texts=_texts(file, name))
+            for name, column in columns.items()
+        }
     if suffix in PICTURES:
         return {
             "": InputValue(path, read_picture(file), is_picture=True, content=file.read_bytes())
@@ -247,6 +286,18 @@ def _read_known(file: Path, path: str, suffix: str) -> dict[str, InputValue]:
         lines = file.read_bytes().splitlines()
         return {"": InputValue(path, objects(lines))}
     return {"": InputValue(path, None, content=file.read_bytes())}
+
+
+def _texts(file: Path, column: str | None = None) -> Callable[[], Array] | None:
+    """Return what reads a column, or all of them, as strings; None if the file tells its kinds."""
+    if not is_text_table(file):
+        return None
+
+    def texts() -> Array:
+        cells = read_table(file, as_texts=True)
+        return joined_columns(cells, str(file)) if column is None else cells[column]
+
+    return texts
 
 
 def _read_numpy(file: Path, path: str) -> dict[str, InputValue]:

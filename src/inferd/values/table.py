@@ -1,7 +1,7 @@
 """Tables as inputs: CSV, and Parquet with the extra inferd[tables]."""
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,25 @@ from inferd.values.value import objects
 SUFFIXES = (".csv", ".tsv", ".parquet", ".pq")
 
 
-def read_table(file: Path) -> dict[str, Array]:
+def read_table(file: Path, *, as_texts: bool = False) -> dict[str, Array]:
     """Return a column [rows] for each name; without names one array [rows, columns] as "".
 
     Columns are int64, float64, bool or strings (objects); what is missing is NaN, or "" among
-    strings. Raises InvalidRequest and OSError.
+    strings. With `as_texts`, all cells of text files are strings as they are written there, such
+    as 007. Raises InvalidRequest and OSError.
     """
-    if file.suffix.lower() in (".csv", ".tsv"):
-        return _read_csv(file)
-    return _read_parquet(file)
+    if not is_text_table(file):
+        return _read_parquet(file)
+    try:
+        return _read_csv(file, _strings if as_texts else _column)
+    except OverflowError as error:
+        msg = f"{file} has {error}, a number beyond what float64 can say"
+        raise InvalidRequest(msg) from None
+
+
+def is_text_table(file: Path) -> bool:
+    """Return whether cells are written as text, so that nothing tells numbers from strings."""
+    return file.suffix.lower() in (".csv", ".tsv")
 
 
 def joined_columns(columns: Mapping[str, Array | None], source: str) -> Array:
@@ -42,7 +52,7 @@ def _texts(column: Array) -> Array:
     return objects([str(one).encode() for one in column.tolist()])
 
 
-def _read_csv(file: Path) -> dict[str, Array]:
+def _read_csv(file: Path, made: Callable[[list[str]], Array]) -> dict[str, Array]:
     try:
         # utf-8-sig: Excel writes a byte order mark. newline="" leaves
         # line ends in quotes alone (csv).
@@ -61,14 +71,14 @@ def _read_csv(file: Path) -> dict[str, Array]:
             raise InvalidRequest(msg)
     # A first row of numbers has no names of columns.
     if all(_number(cell) is not None for cell in rows[0]):
-        columns = [_column([row[index] for row in rows]) for index in range(width)]
+        columns = [made([row[index] for row in rows]) for index in range(width)]
         return {"": joined_columns(dict(zip(map(str, range(width)), columns, strict=True)), "")}
     names = [name.strip() for name in rows[0]]
     if len(set(names)) < width:
         raise InvalidRequest(f"{file}: the first row names a column twice")
     if len(rows) == 1:
         raise InvalidRequest(f"{file} has names of columns, but no rows")
-    return {name: _column([row[at] for row in rows[1:]]) for at, name in enumerate(names)}
+    return {name: made([row[at] for row in rows[1:]]) for at, name in enumerate(names)}
 
 
 def _delimiter(line: str) -> str:
@@ -89,17 +99,25 @@ def _column(cells: list[str]) -> Array:
     if filled and all(cell.strip().lower() in ("true", "false") for cell in filled):
         if len(filled) == len(cells):
             return np.array([cell.strip().lower() == "true" for cell in cells])
-        return objects([cell.encode() for cell in cells])
+        return _strings(cells)
     # An empty cell is a missing number, as in pandas.
     numbers = [_number(cell) if cell.strip() else float("nan") for cell in cells]
     if not filled or any(one is None for one in numbers):
-        return objects([cell.encode() for cell in cells])
+        return _strings(cells)
     if len(filled) == len(cells):
         try:
             return np.array([int(cell) for cell in cells], np.int64)
         except (ValueError, OverflowError):
             pass
+    for cell, number in zip(cells, numbers, strict=True):
+        # The words for infinity have an n, numbers have none.
+        if number in (float("inf"), float("-inf")) and "n" not in cell.lower():
+            raise OverflowError(cell.strip()[:50])
     return np.array(numbers, np.float64)
+
+
+def _strings(cells: list[str]) -> Array:
+    return objects([cell.encode() for cell in cells])
 
 
 def _read_parquet(file: Path) -> dict[str, Array]:
@@ -120,6 +138,9 @@ def _read_parquet(file: Path) -> dict[str, Array]:
 def _arrow_column(column: Any, name: str, file: Path) -> Array:
     import pyarrow
 
+    # Categories, as pandas writes them, are numbers with a list of what they mean.
+    if pyarrow.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
     kind = column.type
     is_text = pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
     if is_text or pyarrow.types.is_binary(kind):

@@ -1,6 +1,6 @@
 """InputValue: the elements of one input before its datatype is known, and how they become it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ class InputValue(NamedTuple):
     as a V2 request does: then `array` is in that datatype. `is_picture` marks pixels [height,
     width, channels] that may be arranged; `content` is a file's content as it is, for models that
     take the encoded picture, or bytes that only the model can tell the meaning of (`array` is
-    None).
+    None). `texts` gives the cells of a table as they are written, for models that take strings.
     """
 
     source: str
@@ -25,6 +25,7 @@ class InputValue(NamedTuple):
     datatype: DataType | None = None
     is_picture: bool = False
     content: bytes = b""
+    texts: Callable[[], Array] | None = None
 
 
 def objects(values: Sequence[object]) -> Array:
@@ -37,6 +38,8 @@ def objects(values: Sequence[object]) -> Array:
 
 def cast(array: Array, datatype: DataType) -> Array:
     """Return `array` in the form of `datatype`. Raises ValueError where values would change."""
+    if not array.size:  # no element is of a wrong kind
+        return np.empty(array.shape, datatype.numpy)
     if datatype is DataType.BYTES:
         if array.dtype.kind not in "OSU":
             raise ValueError("numbers are no strings")
