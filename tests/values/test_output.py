@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
-from inferd.errors import InvalidRequest
 from inferd.values.output import json_value, plain_array, save, tensor_text
 
 
