@@ -93,11 +93,13 @@ def test_a_request_that_was_cut_is_not_sent(replayed):
     server = Server(answer(1.0))
     replay, outcome = replayed(server, [{"data": answer(1.0)}], truncated="true")
     assert outcome.kind == CUT and server.sent == [] and not replay.is_same
+    assert replay.sent_count == 0
 
 
 def test_an_answer_that_was_cut_is_not_compared(replayed):
     cut = {"data_base64": "e30=", "truncated": "true"}
-    assert replayed(Server(answer(1.0)), [cut])[1].kind == CUT
+    replay, outcome = replayed(Server(answer(1.0)), [cut])
+    assert outcome.kind == CUT and replay.sent_count == 1
 
 
 @pytest.mark.parametrize(

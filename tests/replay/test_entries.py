@@ -2,6 +2,7 @@
 
 import base64
 import json
+from pathlib import Path
 
 import pyarrow.parquet
 import pytest
@@ -168,3 +169,22 @@ def test_an_empty_log_has_no_requests(log):
 def test_a_file_that_cannot_be_read_is_told(tmp_path, name):
     with pytest.raises(InvalidConfig, match=f"cannot read {tmp_path / name}: "):
         PayloadReader([tmp_path / name])
+
+
+@pytest.mark.parametrize("name", ["modelname", "modelversion"])
+@pytest.mark.parametrize("value", [1, ["m"], "\ud800"])
+def test_names_that_are_no_text_are_told_by_their_place(log, name, value):
+    path = log(event("1", data={}, **{name: value}), event("2"))
+    reader = PayloadReader([path])
+    assert [one.id for one in reader.requests()] == ["2"]
+    assert reader.faults == [f"{path}:1: {name} of the event is no text that UTF-8 has"]
+
+
+def test_a_version_that_is_null_is_none(log):
+    [request] = PayloadReader([log(event("1", data={}, modelversion=None))]).requests()
+    assert request.version == ""
+
+
+def test_a_pipe_is_refused_since_it_cannot_be_read_twice():
+    with pytest.raises(InvalidConfig, match="/dev/null is a pipe or a device"):
+        PayloadReader([Path("/dev/null")])

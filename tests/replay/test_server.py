@@ -131,3 +131,19 @@ def test_a_server_without_tls_is_told(site, target):
 def test_what_is_no_address_is_refused(url):
     with pytest.raises(InvalidConfig, match="expected http://HOST:PORT"):
         ReplayTarget(url, {}, 1.0)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://[::1",
+        "http://a..b",
+        f"http://{'a' * 70}",
+        "http://h/ü",
+        "http://\udcff",
+        "http://:1",
+    ],
+)
+def test_addresses_that_cannot_be_used_are_refused(url):
+    with pytest.raises(InvalidConfig, match="is no address of a server"):
+        ReplayTarget(url, {}, 1)

@@ -42,6 +42,7 @@ class Replay:
         if tolerance is not None:
             self._limits = dict.fromkeys(LIMITS, (tolerance, tolerance))
         self.counts = dict.fromkeys((SAME, DIFFERENT, FAILED, CUT, UNANSWERED), 0)
+        self.sent_count = 0
 
     def run(self, note: Callable[[Outcome], None]) -> None:
         """Send all requests, one after the other, and give each outcome to `note`.
@@ -67,6 +68,7 @@ class Replay:
         if request.body.is_cut:
             return Outcome(CUT, request, "it was cut when it was logged (max-bytes), and not sent")
         reply = self._target.send(request)
+        self.sent_count += 1
         # Streams have several answers, and V2's infer gives one.
         if len(request.answers) != 1:
             return self._without_answer(request, reply.status, reply.text())

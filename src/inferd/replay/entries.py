@@ -50,6 +50,12 @@ class PayloadReader:
         self._requests: list[tuple[str, _Place]] = []
         self._answers: dict[str, list[_Place]] = {}
         for path in paths:
+            if path.exists() and not (path.is_file() or path.is_dir()):
+                # Where requests and answers are is looked up first, and then they are read.
+                msg = (
+                    f"{path} is a pipe or a device, which cannot be read twice: write it to a file"
+                )
+                raise InvalidConfig(msg)
             try:
                 self._look_through(path)
             except OSError as error:
@@ -89,8 +95,8 @@ class PayloadReader:
                     str(place),
                     _seconds(event),
                     id,
-                    event.get("modelname", ""),
-                    event.get("modelversion", ""),
+                    event.get("modelname") or "",
+                    event.get("modelversion") or "",
                     _body(event),
                     [_body(one) for one in answers],
                 )
@@ -127,12 +133,21 @@ def _event(raw: RawEvent, place: _Place) -> dict[str, Any]:
         raise EventError(f"{place}: this is no event of a payload log, it has no type")
     if not isinstance(event.get("id"), str):
         raise EventError(f"{place}: the event has no id")
+    for name in ("modelname", "modelversion"):
+        # Nothing of either is the same as no such member.
+        if not _is_name(event.get(name) or ""):
+            raise EventError(f"{place}: {name} of the event is no text that UTF-8 has")
     try:
         # Read here, so that a fault is told by its place before anything is sent.
         _body(event)
     except (ValueError, TypeError, binascii.Error) as error:
         raise EventError(f"{place}: the data of the event cannot be read, {error}") from None
     return event
+
+
+def _is_name(value: object) -> bool:
+    # JSON may escape half of a character.
+    return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def _seconds(event: dict[str, Any]) -> float:

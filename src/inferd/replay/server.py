@@ -37,12 +37,14 @@ class ReplayTarget:
     """
 
     def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float) -> None:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
         try:
+            parts = urlsplit(url if "://" in url else f"http://{url}")
             host, port = parts.hostname, parts.port
-        except ValueError:
-            host = port = None
-        if not host or parts.scheme not in ("http", "https"):
+            # What http.client sends must be ASCII, and a name that DNS can have.
+            is_known = bool(host and host.encode("idna") and parts.path.isascii())
+        except ValueError:  # UnicodeError is one
+            is_known = False
+        if not is_known or not host or parts.scheme not in ("http", "https"):
             raise InvalidConfig(f"--url {url} is no address of a server, expected http://HOST:PORT")
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._prefix = parts.path.rstrip("/")

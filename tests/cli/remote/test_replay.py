@@ -184,3 +184,20 @@ def test_its_help_names_all_it_takes(replay):
     assert max(map(len, said.splitlines())) <= 100
     for flag in ("--url", "--tolerance", "--header", "--timeout", "--json"):
         assert flag in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--header", "ä:1"], "--header is none"),
+        (["--header", "a b:1"], "--header is none"),
+        (["--header", "x:日"], "--header is none"),
+        (["--timeout", "0"], "0 is not more than 0"),
+        (["--timeout", "1e300"], "1e300 is not more than 0 and less than 1e9"),
+        (["--timeout", "x"], "'x' is no number"),
+        (["--tolerance", "nan"], "nan is not from 0 on"),
+    ],
+)
+def test_values_that_cannot_be_used_are_wrong_arguments(capsys, words, said):
+    assert main(["replay", "log.jsonl", "--url", "http://127.0.0.1:1", *words]) == 2
+    assert said in capsys.readouterr().err

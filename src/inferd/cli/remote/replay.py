@@ -2,11 +2,14 @@
 
 import argparse
 import json
+import re
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from inferd.cli.parser import number_of, positive_seconds
 
 if TYPE_CHECKING:
     from inferd.replay.comparison import Outcome, Replay
@@ -31,6 +34,9 @@ if not, or if the server cannot be used, and 2 for wrong arguments.
 
   inferd replay payloads.jsonl.1 payloads.jsonl --url http://127.0.0.1:8000
 """
+
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A header's name: a token (RFC 9110, 5.6.2)."""
 
 _MOST_LINES = 20
 _PROGRESS_EVERY = 10
@@ -79,18 +85,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("log", metavar="LOG", nargs="+")
     parser.add_argument("--url", required=True)
-    parser.add_argument("--tolerance", type=_number)
+    parser.add_argument("--tolerance", type=_tolerance)
     parser.add_argument("--header", action="append", default=[])
-    parser.add_argument("--timeout", type=_number, default=60.0)
+    parser.add_argument("--timeout", type=positive_seconds, default=60.0)
     parser.add_argument("--json", action="store_true")
     return parser
 
 
-def _number(text: str) -> float:
-    number = float(text)
+def _tolerance(text: str) -> float:
+    number = number_of(text)
     if not 0 <= number < float("inf"):
-        # argparse makes its own error of it.
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"{text} is not from 0 on")
     return number
 
 
@@ -98,8 +103,9 @@ def _headers(texts: Sequence[str]) -> Mapping[str, str]:
     found = {}
     for text in texts:
         name, colon, value = text.partition(":")
-        # A line break would begin another header.
-        if not colon or not name.strip() or not text.isprintable():
+        # A line break would begin another header; http.client sends values as Latin-1.
+        is_value = value.isprintable() and all(char <= "\xff" for char in value)
+        if not colon or not _NAME.fullmatch(name.strip()) or not is_value:
             sys.stderr.write("inferd replay: --header is none, expected NAME:VALUE\n")
             raise SystemExit(2)
         found[name.strip()] = value.strip()
@@ -152,10 +158,9 @@ def _sum_up(replay: "Replay", faults: Sequence[str], *, as_json: bool) -> None:
     if len(faults) > _MOST_LINES:
         sys.stdout.write(f"and {len(faults) - _MOST_LINES} more\n")
     counts = replay.counts
-    sent = sum(counts.values()) - counts["cut"]
     sys.stdout.write(
-        f"{sent} sent: {counts['same']} answers the same, {counts['different']} different, "
-        f"{counts['failed']} failed, {counts['unanswered']} without an answer to compare\n"
+        f"{replay.sent_count} sent: {counts['same']} answers the same, "
+        f"{counts['different']} different, {counts['failed']} failed, {counts['unanswered']} without an answer to compare\n"
     )
     if counts["cut"]:
         sys.stdout.write(f"{counts['cut']} were cut when they were logged\n")
