@@ -167,3 +167,9 @@ def test_a_model_of_bentoml_is_told(repository):
 
 def test_a_file_alone_is_nothing_to_tell(repository):
     assert check(repository({"m.onnx": onnx_model()}) / "m.onnx") == []
+
+
+def test_files_that_are_too_large_for_a_list_of_models_are_none(repository):
+    large = "# " + "x" * (1 << 20)
+    assert list(archives_at(repository({"graph.pbtxt": large, "models.config": large}))) == []
+    assert bento_module(repository({"model.yaml": large})) == ""

@@ -140,3 +140,18 @@ def test_a_name_that_is_no_utf_8_is_refused(command, protocol):
     assert found.code == 1 and [one["ok"] for one in found.json] == [False, True]
     said = command("infer", name, "--random", protocol=protocol)
     assert said.code == 2 and "cannot be sent" in said.err
+
+
+@pytest.mark.parametrize("verb", ["load", "unload", "infer", "bench"])
+def test_a_model_without_a_name_is_a_wrong_argument(command, verb):
+    said = command(verb, "")
+    assert said.code == 2 and "argument MODEL: it is empty: name a model" in said.err
+
+
+@pytest.mark.parametrize("verb", ["load", "unload"])
+def test_a_page_is_no_sign_that_anything_was_done(command, other_server, verb):
+    page = b"<!doctype html><p>Hello"
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(page)}\r\n\r\n".encode()
+    said = command(verb, "m", url=f"http://{other_server(head + page)}")
+    assert said.code == 1 and not said.out
+    assert "the answer is a page" in said.err and "a server that speaks V2?" in said.err

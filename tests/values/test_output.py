@@ -1,12 +1,15 @@
 """Tensors as text."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
-from inferd.values.output import json_value, plain_array, save, tensor_text
+from inferd.values.output import is_stream, json_value, plain_array, save, tensor_text, write_whole
 
 
 def tensor(values, datatype=DataType.FP32):
@@ -72,3 +75,17 @@ def test_strings_that_numpy_would_cut_are_refused(tmp_path, suffix, values):
     with pytest.raises(InvalidRequest, match="end in NUL"):
         save(str(tmp_path / f"o{suffix}"), [tensor(values, DataType.BYTES)])
     save(str(tmp_path / f"p{suffix}"), [tensor([b"a\0b"], DataType.BYTES)])
+
+
+def test_a_pipe_is_written_and_a_link_followed(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(tmp_path / "pipe", b"abc")
+    assert os.read(reading, 9) == b"abc" and (tmp_path / "pipe").is_fifo()
+    os.close(reading)
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "link").symlink_to("kept/file")
+    for content in (b"1", b"2"):
+        write_whole(tmp_path / "link", content)
+        assert (tmp_path / "link").is_symlink() and (tmp_path / "kept/file").read_bytes() == content
+    assert is_stream(Path("/dev/null")) and not is_stream(tmp_path)

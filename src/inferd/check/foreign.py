@@ -16,6 +16,7 @@ from inferd.check.finding import Finding
 from inferd.check.model import ModelCheck
 from inferd.config.model import ModelConfig
 from inferd.config.platform import reported_platform
+from inferd.errors import InvalidConfig
 from inferd.repository.contents import read_limited
 from inferd.repository.foreign import MLFLOW_FILE, SETTINGS_FILE
 from inferd.repository.slips import shown
@@ -165,7 +166,7 @@ def bento_module(folder: Path) -> str:
     """Return the module of BentoML that saved the model in `folder`, "" if that was none."""
     try:
         text = read_limited(folder / "model.yaml", _MOST_BYTES, "model.yaml").decode()
-    except (OSError, UnicodeDecodeError, ValueError):
+    except (OSError, UnicodeDecodeError, ValueError, InvalidConfig):
         return ""
     # By a regular expression: YAML's parser is no dependency, and one line at the left margin is
     # enough.
@@ -176,7 +177,8 @@ def bento_module(folder: Path) -> str:
 def _of_serving_list(file: Path) -> Iterator[Finding]:
     try:
         text = read_limited(file, _MOST_BYTES, file.name).decode()
-    except (OSError, UnicodeDecodeError, ValueError):
+    # One that is larger, such as a graph of TensorFlow's as text, is no list of models.
+    except (OSError, UnicodeDecodeError, ValueError, InvalidConfig):
         return
     found = _SERVING_LIST.search(text)
     if found is None:

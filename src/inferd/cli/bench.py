@@ -8,7 +8,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inferd.cli.parser import CommandParser, count_of, number_of, positive_seconds, seed_of
+from inferd.cli.parser import (
+    CommandParser,
+    count_of,
+    model_of,
+    number_of,
+    positive_seconds,
+    seed_of,
+)
 from inferd.cli.remote.server import (
     SERVER_HELP,
     add_server_arguments,
@@ -60,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
 def parser() -> CommandParser:
     """Return what reads the arguments."""
     made = CommandParser("inferd bench", _DESCRIPTION, _MORE)
-    made.add_argument("model", metavar="MODEL")
+    made.add_argument("model", metavar="MODEL", type=model_of)
     made.section("the load")
     made.option(
         "--concurrency -c",
@@ -180,8 +187,12 @@ def _points(given: argparse.Namespace) -> list["Point"]:
 
 
 def _check_place(file: str) -> None:
+    from inferd.values.output import is_stream
+
     folder = Path(file).parent
-    if file and not (folder.is_dir() and os.access(folder, os.W_OK)):
+    if not file or is_stream(Path(file)):
+        return
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise InvalidConfig(f"{file} cannot be written there: name another folder than {folder}")
 
 

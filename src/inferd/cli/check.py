@@ -97,7 +97,9 @@ def _write(form: str, checked: "Checked") -> None:
 
 def _parser() -> argparse.ArgumentParser:
     usage = "inferd check PATH... [options]"
-    parser = argparse.ArgumentParser("inferd check", usage=usage, add_help=False)
+    parser = argparse.ArgumentParser(
+        "inferd check", usage=usage, add_help=False, allow_abbrev=False
+    )
     parser.add_argument("path", metavar="PATH", nargs="+")
     parser.add_argument("--load", action="store_true")
     parser.add_argument("--load-timeout", type=positive_seconds, default=600.0)

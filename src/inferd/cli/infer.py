@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from inferd.cli.parser import CommandParser, count_of
+from inferd.cli.parser import CommandParser, count_of, model_of
 from inferd.cli.remote.requests import drawn_inputs
 from inferd.cli.remote.server import SERVER_HELP, add_server_arguments, client_of, run_command
 from inferd.cli.terminal import ProgressLine, columns
@@ -56,7 +56,7 @@ def parser() -> CommandParser:
     from inferd.values.picture import SCALES
 
     made = CommandParser("inferd infer", _DESCRIPTION, _INPUTS)
-    made.add_argument("model", metavar="MODEL")
+    made.add_argument("model", metavar="MODEL", type=model_of)
     made.repeated("--input -i", "INPUT", "as below; repeatable")
     made.switch("--random", "draw the inputs at random, in place of --input")
     made.repeated(

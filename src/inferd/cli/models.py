@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inferd.cli.parser import CommandParser
+from inferd.cli.parser import CommandParser, model_of
 from inferd.cli.remote.server import (
     SERVER_HELP,
     add_server_arguments,
@@ -66,7 +66,7 @@ def parser(verb: str) -> CommandParser:
     """Return what reads the arguments."""
     made = CommandParser(f"inferd {verb}", _DESCRIPTIONS[verb], SERVER_HELP)
     if verb in ("load", "unload"):
-        made.add_argument("models", nargs="+", metavar="MODEL")
+        made.add_argument("models", nargs="+", metavar="MODEL", type=model_of)
     else:
         made.add_argument("model", nargs="?", default="", metavar="MODEL")
         made.switch("--watch", "go on showing it, until Ctrl-C")

@@ -77,6 +77,13 @@ def count_of(text: str) -> int:
     return value
 
 
+def model_of(text: str) -> str:
+    """Return the name of a model, which a shell's variable that is not set is none of."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty: name a model")
+    return text
+
+
 def seed_of(text: str) -> int:
     """Return a number that random ones begin with: whole, from 0 to 2^63 - 1."""
     value = _whole(text)

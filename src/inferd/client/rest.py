@@ -252,8 +252,10 @@ def _error_text(body: memoryview) -> str:
     return text
 
 
-def _read_nothing(_body: bytes) -> None:
-    return None
+def _read_nothing(body: bytes) -> None:
+    # Servers have nothing to say, or say it in JSON; a page means that something else listens.
+    if body.lstrip()[:1] == b"<":
+        raise BadAnswer(f"the answer is a page, {bytes(body.lstrip()[:60])!r}")
 
 
 def _read_object(body: bytes) -> JsonObject:

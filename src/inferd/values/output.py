@@ -145,14 +145,25 @@ def save(file: str, tensors: Sequence[Tensor]) -> int:
     return len(content)
 
 
+def is_stream(path: Path) -> bool:
+    """Return whether `path` is a pipe or a device, or a name of one, such as /dev/stdout."""
+    if not path.exists() or path.is_dir():
+        return False
+    return not path.is_file() or path.absolute().is_relative_to("/dev")
+
+
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all. Raises InvalidRequest."""
-    # In the same folder, since replace() is atomic only within a file system.
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write a file whole or not at all, or a device as it is. Raises InvalidRequest."""
+    # What a link leads to; in the same folder, as replace() is atomic only within a file system.
+    target = Path(os.path.realpath(path))
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
+        if is_stream(path):  # which a file in its place would end for all
+            path.write_bytes(content)
+            return
         try:
             beside.write_bytes(content)
-            beside.replace(path)
+            beside.replace(target)
         finally:
             beside.unlink(missing_ok=True)
     except OSError as error:

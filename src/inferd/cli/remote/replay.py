@@ -160,7 +160,8 @@ def _sum_up(replay: "Replay", faults: Sequence[str], *, as_json: bool) -> None:
     counts = replay.counts
     sys.stdout.write(
         f"{replay.sent_count} sent: {counts['same']} answers the same, "
-        f"{counts['different']} different, {counts['failed']} failed, {counts['unanswered']} without an answer to compare\n"
+        f"{counts['different']} different, {counts['failed']} failed, "
+        f"{counts['unanswered']} without an answer to compare\n"
     )
     if counts["cut"]:
         sys.stdout.write(f"{counts['cut']} were cut when they were logged\n")
