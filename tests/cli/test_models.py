@@ -155,3 +155,17 @@ def test_a_page_is_no_sign_that_anything_was_done(command, other_server, verb):
     said = command(verb, "m", url=f"http://{other_server(head + page)}")
     assert said.code == 1 and not said.out
     assert "the answer is a page" in said.err and "a server that speaks V2?" in said.err
+
+
+@pytest.mark.parametrize("verb", ["models", "stats", "load", "unload", "config", "infer", "bench"])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--url", "ftp://h"], "is no URL of a server"),
+        (["--url", "http://h", "--header", "a b:1"], "header 'a b' cannot be sent"),
+        (["--url", "http://h", "--ca-file", "x"], "--ca-file has no use"),
+    ],
+)
+def test_what_says_no_server_is_a_wrong_argument(command, verb, words, said):
+    found = command(verb, "m", *words, url="")
+    assert found.code == 2 and said in found.err

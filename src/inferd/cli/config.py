@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from inferd.cli.parser import CommandParser
-from inferd.cli.remote.server import add_server_arguments, client_of, failure_text, url_of
+from inferd.cli.remote.server import add_server_arguments, client_of, code_of, failure_text, url_of
 from inferd.errors import InferdError, InvalidConfig
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _remote(given: argparse.Namespace) -> int:
             document = client.config(given.model, given.version)
     except InferdError as error:
         sys.stderr.write(f"inferd config: {failure_text(error, url_of(given))}\n")
-        return 1
+        return code_of(error)
     import msgspec
 
     try:

@@ -14,6 +14,7 @@ from inferd.cli.remote.server import (
     SERVER_HELP,
     add_server_arguments,
     client_of,
+    code_of,
     failure_text,
     url_of,
 )
@@ -59,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
             return interruptible(lambda: _VERBS[verb](client, given))
     except InferdError as error:
         sys.stderr.write(f"inferd {verb}: {failure_text(error, url_of(given))}\n")
-        return 2 if isinstance(error, InvalidConfig | InvalidRequest) else 1
+        return code_of(error)
 
 
 def parser(verb: str) -> CommandParser:

@@ -196,6 +196,7 @@ def test_its_help_names_all_it_takes(replay):
         (["--timeout", "1e300"], "1e300 is not more than 0 and less than 1e9"),
         (["--timeout", "x"], "'x' is no number"),
         (["--tolerance", "nan"], "nan is not from 0 on"),
+        (["--url", "ftp://h"], "--url ftp://h is no address of a server"),
     ],
 )
 def test_values_that_cannot_be_used_are_wrong_arguments(capsys, words, said):

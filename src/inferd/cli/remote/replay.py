@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferd.cli.parser import number_of, positive_seconds
+from inferd.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from inferd.replay.comparison import Outcome, Replay
@@ -54,8 +55,12 @@ def run(arguments: Sequence[str]) -> int:
     from inferd.replay.entries import PayloadReader
     from inferd.replay.server import ReplayTarget, Unreachable
 
+    try:
+        target = ReplayTarget(given.url, headers, given.timeout)
+    except InvalidConfig as error:
+        sys.stderr.write(f"inferd replay: {error.message}\nSee inferd replay --help.\n")
+        return 2
     reader = PayloadReader([Path(path) for path in given.log])
-    target = ReplayTarget(given.url, headers, given.timeout)
     replay = Replay(reader, target, given.tolerance)
     report = _Report(len(reader), is_quiet=given.json)
     signal.signal(signal.SIGINT, signal.default_int_handler)

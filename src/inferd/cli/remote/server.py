@@ -139,4 +139,11 @@ def run_command(
     except InferdError as error:
         text = failure_text(error, url_of(given), stream=given.stream)
         sys.stderr.write(f"{parser.prog}: {text}\n")
-        return 2 if isinstance(error, InvalidConfig | InvalidRequest) else 1
+        return code_of(error)
+
+
+def code_of(error: InferdError) -> int:
+    """Return the exit code for an error: 2 for wrong arguments, such as a URL that is none."""
+    from inferd.client.errors import InvalidTarget
+
+    return 2 if isinstance(error, InvalidConfig | InvalidRequest | InvalidTarget) else 1
