@@ -57,6 +57,21 @@ def test_what_broke_off_goes_on_where_it_was(bring, hub):
     assert bring.waits == [0.0, 0.0]  # as long as more arrives, there is no reason to wait
 
 
+@pytest.mark.parametrize("digest", [f"sha256:{SHA256}", ""])
+def test_a_body_in_chunks_that_ends_too_early_is_not_whole(bring, hub, digest):
+    def answer(request):
+        del hub.answers["/file"]
+        request.send_response(200)
+        request.send_header("Transfer-Encoding", "chunked")
+        request.end_headers()
+        request.wfile.write(b"3e8\r\n" + CONTENT[:1000] + b"\r\n")
+        request.close_connection = True
+
+    hub.answers["/file"] = answer
+    assert bring(size=None, digest=digest) == CONTENT
+    assert ranges(hub) == [None, "bytes=1000-" if digest else None]
+
+
 def test_what_an_earlier_run_left_is_used(bring, hub):
     bring.part.write_bytes(CONTENT[:5000])
     assert bring() == CONTENT

@@ -138,12 +138,10 @@ def _chunks(source: Any, file: RemoteFile) -> Iterator[bytes]:
             # neither progress nor pace would be seen on a slow line, and what had come of
             # it would be lost when the line breaks.
             chunk = source.read1(CHUNK_BYTES)
-        except TimeoutError as error:
+        # What has arrived stays, and the caller goes on from there. It is no end: of a body in
+        # chunks, nothing else tells that there would have been more.
+        except (OSError, http.client.HTTPException) as error:
             raise NotAnswered(f"'{shown(file.url)}' breaks off: {reason_of(error)}") from None
-        # As an end: what has arrived stays, and the caller sees that it is
-        # too little, and goes on from there.
-        except (OSError, http.client.HTTPException):
-            return
         if not chunk:
             return
         yield chunk
