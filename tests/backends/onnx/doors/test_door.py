@@ -101,6 +101,12 @@ DOORS = {
         "input 'x' has shape [4, 0, 2]; LSTM 'y' takes no dim 1 of 0",
         RNN,
     ),
+    "convolution": Door(
+        helper.make_node("Conv", ["z", "x"], ["y"]),
+        {"x": floats(3, 1, 2, 2), "z": floats(1, 1, 4, 4)},
+        {"x": floats(3, 1, 0, 2), "z": floats(1, 1, 4, 4)},
+        "input 'x' has shape [3, 1, 0, 2]; Conv 'y' takes no dim 2 of 0",
+    ),
     "transposed convolution": Door(
         helper.make_node("ConvTranspose", ["x", "w"], ["y"]),
         {"x": floats(1, 1, 3, 4, 5)},

@@ -92,6 +92,17 @@ def _lstm(it: Shutting) -> None:
         it.reshape(0, [-1, 0, 0], "dim 1 of input 0 may not be 0")
 
 
+def _conv(it: Shutting) -> None:
+    """Weights that a request decides may have windows without elements, which never end.
+
+    Those of the file are refused as it loads, and a kernel_shape is compared with the weights.
+    """
+    if "kernel_shape" in it.node.attributes:
+        return
+    if not it.compares(1, free=(0, 1)) and it.scope.is_valued(it.node.input(1)):
+        it.fill(1, (0, 1), "no dim of input 1 may be 0, but the first two")
+
+
 def _conv_transpose(it: Shutting) -> None:
     if it.compares(0, free=(0,)):
         return
@@ -428,6 +439,7 @@ _OWN: dict[str, Shutter] = {
     "AveragePool": _pool,
     "Concat": _concat,
     "ConcatFromSequence": _concat,
+    "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "DFT": _ranked(0, 1),
     "Div": _division,
@@ -445,6 +457,7 @@ _OWN: dict[str, Shutter] = {
 
 _CONTRIB: dict[str, Shutter] = {
     "DynamicQuantizeMatMul": _quantised(1, 2, 3, 4),
+    "FusedConv": _conv,
     "Inverse": _inverse,
     "MatMulIntegerToFloat": _quantised(1, 3, 5, 6),
     "QLinearConcat": _concat,
