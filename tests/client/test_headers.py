@@ -71,3 +71,26 @@ def test_the_current_span_of_opentelemetry_is_the_parent(monkeypatch):
     assert expected not in lines({"TraceParent": "mine"})
     context.is_valid = False
     assert not [one for one in lines() if one.startswith("traceparent")]
+
+
+def test_a_host_of_the_options_takes_the_place_of_the_clients_own(kind):
+    options = {"headers": {"host": "iris.default.example.com", "A": "1"}}
+    with ScriptedServer(GOOD) as server, kind(server.url, **options) as client:
+        client.infer("m", {"x": np.zeros(1)})
+        assert client.url == server.url
+        head = server.calls[0].partition(b"\r\n\r\n")[0].split(b"\r\n")
+    assert [one for one in head if one.lower().startswith(b"host:")] == [
+        b"Host: iris.default.example.com"
+    ]
+
+
+@pytest.mark.parametrize("name", ["Host", "content-length", "Transfer-Encoding", "Connection"])
+def test_what_frames_a_request_is_not_said_twice(name):
+    with pytest.raises(InvalidTarget, match="the client's own: leave it out"):
+        lines({name: "5"})
+
+
+@pytest.mark.parametrize("value", ["", "a b", "a\r\nB:", "\u00e9"])
+def test_a_host_that_is_none_is_refused(value):
+    with pytest.raises(InvalidTarget, match="header 'Host'"):
+        lines(headers={"Host": value})

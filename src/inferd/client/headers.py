@@ -65,7 +65,9 @@ def _fields(headers: Headers) -> dict[str, str]:
             msg = f"header {name!r} cannot be sent: a name or a value has characters it must not"
             raise InvalidTarget(msg if is_text else f"header {name!r} is no pair of texts")
         if name.lower() in _FRAMING:
-            raise InvalidTarget(f"header {name!r} is the client's own: leave it out")
+            # That of the options is a part of the target: see settings.py.
+            where = ", or say it in the options" if name.lower() == "host" else ""
+            raise InvalidTarget(f"header {name!r} is the client's own: leave it out{where}")
         lines[name.lower()] = f"{name}: {value}\r\n"
     return lines
 

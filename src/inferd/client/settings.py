@@ -2,7 +2,7 @@
 
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypedDict
 
 from inferd.client.errors import InvalidTarget
@@ -79,7 +79,27 @@ def read_settings(url: str, options: ClientOptions) -> ClientSettings:
         # Written so that NaN is refused as well.
         if not getattr(settings, name) > 0:
             raise InvalidTarget(f"{name} is {getattr(settings, name)}, expected more than 0")
-    return settings
+    return _with_host(settings)
+
+
+def _with_host(settings: ClientSettings) -> ClientSettings:
+    """Return `settings` whose target has the Host among the headers, which is sent once."""
+    headers = settings.headers
+    if headers is None or callable(headers):
+        return settings
+    hosts = [value for name, value in headers.items() if name.lower() == "host"]
+    if not hosts:
+        return settings
+    # A blank or a line break would end the line, and begin a header of someone else's.
+    if (
+        len(hosts) > 1
+        or not hosts[0]
+        or not hosts[0].isascii()
+        or any(ord(char) <= 32 for char in hosts[0])
+    ):
+        raise InvalidTarget(f"header 'Host' is {', '.join(map(repr, hosts))}, expected one name")
+    others = {name: value for name, value in headers.items() if name.lower() != "host"}
+    return replace(settings, target=settings.target._replace(virtual_host=hosts[0]), headers=others)
 
 
 def _context(target: ServerTarget, options: ClientOptions) -> ssl.SSLContext | None:

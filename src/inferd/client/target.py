@@ -10,12 +10,17 @@ PORTS = {"http": 8000, "https": 8000, "grpc": 8001, "grpcs": 8001}
 
 
 class ServerTarget(NamedTuple):
-    """A server: `path` comes before those of the calls, "" for most."""
+    """A server: `path` comes before those of the calls, "" for most.
+
+    `virtual_host` is what calls say that they want of a gateway that serves many, as those of
+    KServe do; "" for host and port.
+    """
 
     scheme: str
     host: str
     port: int
     path: str = ""
+    virtual_host: str = ""
 
     @property
     def is_grpc(self) -> bool:
@@ -30,14 +35,19 @@ class ServerTarget(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """Host and port as headers have them."""
+        """What Host says, over gRPC :authority."""
+        return self.virtual_host or self.address
+
+    @property
+    def address(self) -> str:
+        """Host and port as URLs have them."""
         # An IPv6 address is in brackets in a URL and in Host (RFC 3986, section 3.2.2).
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
     def __str__(self) -> str:
         """Return the URL."""
-        return f"{self.scheme}://{self.authority}{self.path}"
+        return f"{self.scheme}://{self.address}{self.path}"
 
 
 def parse_target(url: str) -> ServerTarget:
@@ -60,4 +70,5 @@ def parse_target(url: str) -> ServerTarget:
         raise InvalidTarget(f"{url!r} has characters that no URL has; {expected}")
     if path and parts.scheme.startswith("grpc"):
         raise InvalidTarget(f"'{url}' has a path, which gRPC has not; {expected}")
-    return ServerTarget(parts.scheme, parts.hostname, port or PORTS[parts.scheme], path)
+    port = PORTS[parts.scheme] if port is None else port
+    return ServerTarget(parts.scheme, parts.hostname, port, path)
