@@ -44,7 +44,11 @@ def main() -> int:
 
     tell(Ready())
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(_serve(plan, tell))
+        try:
+            runner.run(_serve(plan, tell))
+        except BrokenPipeError:  # who started this has ended, and nobody is left to be told
+            # Not by returning: the thread that reads standard input would hold Python up.
+            os._exit(1)
     return 0
 
 
