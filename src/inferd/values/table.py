@@ -105,10 +105,12 @@ def _column(cells: list[str]) -> Array:
     if not filled or any(one is None for one in numbers):
         return _strings(cells)
     if len(filled) == len(cells):
-        try:
-            return np.array([int(cell) for cell in cells], np.int64)
-        except (ValueError, OverflowError):
-            pass
+        # Signed first, as that is what most models have.
+        for kind in (np.int64, np.uint64):
+            try:
+                return np.array([int(cell) for cell in cells], kind)
+            except (ValueError, OverflowError):
+                continue
     for cell, number in zip(cells, numbers, strict=True):
         # The words for infinity have an n, numbers have none.
         if number in (float("inf"), float("-inf")) and "n" not in cell.lower():
