@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import inferd
 from inferd.cli.command_line.foreign import is_program
-from inferd.cli.streams import OutputFailed, drop_output, prepare_streams
+from inferd.cli.command_line.streams import OutputFailed, drop_output, prepare_streams
 from inferd.cli.verbs import VERBS, run_verb
 from inferd.errors import InferdError
 

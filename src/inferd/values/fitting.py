@@ -176,12 +176,12 @@ def _cast_note(array: Array, datatype: DataType) -> str:
         was = datatype_of(array.dtype)
     except TypeError:
         return ""
-    if datatype is DataType.BF16 or datatype.numpy.kind != "f" or _is_kept(array, datatype):
+    if datatype is DataType.BF16 or datatype.numpy.kind != "f" or _is_exact(array, datatype):
         return ""
     return f"is {was.value}, rounded to {datatype.value}"
 
 
-def _is_kept(array: Array, datatype: DataType) -> bool:
+def _is_exact(array: Array, datatype: DataType) -> bool:
     """Return whether all values are those that they were, in a datatype of floats."""
     if array.dtype.kind not in "iuf" or not array.size:
         return True
