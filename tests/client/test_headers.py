@@ -84,12 +84,6 @@ def test_a_host_of_the_options_takes_the_place_of_the_clients_own(kind):
     ]
 
 
-@pytest.mark.parametrize("name", ["Host", "content-length", "Transfer-Encoding", "Connection"])
-def test_what_frames_a_request_is_not_said_twice(name):
-    with pytest.raises(InvalidTarget, match="the client's own: leave it out"):
-        lines({name: "5"})
-
-
 @pytest.mark.parametrize("value", ["", "a b", "a\r\nB:", "\u00e9"])
 def test_a_host_that_is_none_is_refused(value):
     with pytest.raises(InvalidTarget, match="header 'Host'"):

@@ -1,5 +1,6 @@
 """Options of a client, and the ClientSettings that they become."""
 
+import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -87,16 +88,16 @@ def _with_host(settings: ClientSettings) -> ClientSettings:
     headers = settings.headers
     if headers is None or callable(headers):
         return settings
-    hosts = [value for name, value in headers.items() if name.lower() == "host"]
+    hosts = [
+        value
+        for name, value in headers.items()
+        # What is no text is refused with the other headers.
+        if isinstance(name, str) and isinstance(value, str) and name.lower() == "host"
+    ]
     if not hosts:
         return settings
     # A blank or a line break would end the line, and begin a header of someone else's.
-    if (
-        len(hosts) > 1
-        or not hosts[0]
-        or not hosts[0].isascii()
-        or any(ord(char) <= 32 for char in hosts[0])
-    ):
+    if len(hosts) > 1 or not re.fullmatch(r"[\x21-\x7e]+", hosts[0]):
         raise InvalidTarget(f"header 'Host' is {', '.join(map(repr, hosts))}, expected one name")
     others = {name: value for name, value in headers.items() if name.lower() != "host"}
     return replace(settings, target=settings.target._replace(virtual_host=hosts[0]), headers=others)
