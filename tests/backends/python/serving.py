@@ -63,7 +63,7 @@ class Asked:
         names = [one["name"] if over == "http" else one.name for one in listed]
         return {name: result.as_numpy(name) for name in names}
 
-    def stream(self, model, **arrays):
+    def stream(self, model, outputs=None, **arrays):
         """Return what a stream gives that asks `model` once: results, or errors."""
         answers = []
         inputs = []
@@ -71,8 +71,9 @@ class Asked:
             datatype = tritonclient.utils.np_to_triton_dtype(array.dtype)
             inputs.append(tritonclient.grpc.InferInput(name, array.shape, datatype))
             inputs[-1].set_data_from_numpy(array)
+        wanted = [tritonclient.grpc.InferRequestedOutput(name) for name in outputs or ()]
         self.grpc.start_stream(lambda result, error: answers.append(error or result))
-        self.grpc.async_stream_infer(model, inputs)
+        self.grpc.async_stream_infer(model, inputs, outputs=wanted)
         self.grpc.stop_stream()
         return answers
 
