@@ -95,13 +95,23 @@ class ModelConfig:
         self._add("output", output, {"name", "data_type", "dims"})
 
     def set_model_transaction_policy(self, transaction_policy: dict[str, bool]) -> None:
-        """Set whether the model is decoupled. Raises ValueError for other keys."""
+        """Set whether the model is decoupled.
+
+        Raises ValueError for other keys, and if the configuration says something else.
+        """
         if set(transaction_policy) != {"decoupled"}:
             raise ValueError(
                 f"a transaction policy has the key 'decoupled' alone, got "
                 f"{sorted(transaction_policy)}"
             )
-        self._config["model_transaction_policy"] = {"decoupled": transaction_policy["decoupled"]}
+        decoupled = transaction_policy["decoupled"]
+        configured = self._config.get("model_transaction_policy")
+        if configured and bool(configured.get("decoupled")) is not bool(decoupled):
+            raise ValueError(
+                f"the configuration has decoupled {configured.get('decoupled')}, the model says "
+                f"{decoupled}"
+            )
+        self._config["model_transaction_policy"] = {"decoupled": decoupled}
 
     def _add(self, kind: str, tensor: dict[str, Any], keys: set[str]) -> None:
         if unknown := set(tensor) - keys:
