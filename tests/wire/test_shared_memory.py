@@ -273,6 +273,23 @@ def test_an_input_has_its_data_in_one_place():
         v2_grpc.decode_infer_request(message.SerializeToString())
 
 
+@pytest.mark.parametrize("name", ["shared_memory_byte_size", "shared_memory_offset"])
+@pytest.mark.parametrize("typed", [True, False])
+@pytest.mark.parametrize("kind", ["input", "output"])
+def test_a_place_without_its_region_is_refused_over_grpc(name, typed, kind):
+    message = pb.ModelInferRequest(model_name="m")
+    one = message.inputs.add(name="x", datatype="INT32", shape=[4])
+    if typed:
+        one.contents.int_contents.extend([1, 2, 3, 4])
+    else:
+        message.raw_input_contents.append(VALUES.tobytes())
+    asked = message.outputs.add(name="x")
+    (one if kind == "input" else asked).parameters[name].int64_param = 0
+    text = f"'{name}' can not be specified without 'shared_memory_region' parameter for tensor 'x'"
+    with pytest.raises(InvalidRequest, match=text):
+        v2_grpc.decode_infer_request(message.SerializeToString())
+
+
 def test_empty_contents_beside_a_region_ask_for_no_typed_answer(regions):
     message = pb.ModelInferRequest(model_name="m")
     Grpc(None)._input(message, **input_at(0)).contents.SetInParent()

@@ -550,7 +550,10 @@ def _wanted(item: Any) -> WantedOutput:
 
 
 def _references(message: Any) -> tuple[list[tuple[int, Reference]], list[tuple[int, Reference]]]:
-    """Return index and reference of the inputs, and of the outputs, that are in shared memory."""
+    """Return index and reference of the inputs, and of the outputs, that are in shared memory.
+
+    Raises InvalidRequest.
+    """
     inputs, outputs = [], []
     for index, item in enumerate(message.inputs):
         if REGION in item.parameters:
@@ -558,10 +561,24 @@ def _references(message: Any) -> tuple[list[tuple[int, Reference]], list[tuple[i
                 msg = f"tensor '{item.name}' has typed contents beside {REGION}, expected one"
                 raise InvalidRequest(msg)
             inputs.append((index, _reference(f"input '{item.name}'", item)))
+        elif item.parameters:
+            _check_unplaced(item)
     for index, item in enumerate(message.outputs):
         if REGION in item.parameters:
             outputs.append((index, _reference(f"output '{item.name}'", item)))
+        elif item.parameters:
+            _check_unplaced(item)
     return inputs, outputs
+
+
+def _check_unplaced(item: Any) -> None:
+    """Check that `item`, which names no region, says no place in one. Raises InvalidRequest."""
+    for name in (SIZE, OFFSET):
+        if name in item.parameters:
+            raise InvalidRequest(
+                f"'{name}' can not be specified without '{REGION}' parameter for tensor "
+                f"'{item.name}'"
+            )
 
 
 def _reference(what: str, item: Any) -> Reference:
