@@ -830,6 +830,23 @@ def test_a_lax_model_may_leave_outputs_out(wanted):
     assert checked(lax(A), ask(tensor("A"), wanted=wanted)) == []
 
 
+@pytest.mark.parametrize("wanted", [(), ("SUM", "DIFF"), ("DIFF", "SUM")])
+def test_outputs_of_a_lax_model_have_its_order(wanted):
+    request = ask(tensor("A"), wanted=wanted)
+    assert checked(lax(A), request, tensor("DIFF"), tensor("SUM")) == ["DIFF", "SUM"]
+    assert [one.name for one in request.outputs] == (["DIFF", "SUM"] if wanted else [])
+
+
+def test_wanted_outputs_of_a_decoupled_model_stay_as_they_are_for_its_next_answer():
+    served = lax(A, decoupled=True)
+    request = ask(tensor("A"), wanted=["SUM", "DIFF"])
+    for given in (["DIFF"], ["DIFF", "SUM"], ["SUM"]):
+        answered = checked(served, request, *map(tensor, given))
+        assert answered == [name for name in ("SUM", "DIFF") if name in given]
+    anything = ask(tensor("A"))
+    assert checked(served, anything, tensor("DIFF"), tensor("SUM")) == ["DIFF", "SUM"]
+
+
 def test_a_lax_model_gives_no_output_twice():
     outputs = tensor("DIFF"), tensor("SUM"), tensor("DIFF")
     for wanted in ([], ["DIFF"]):

@@ -208,12 +208,30 @@ class ResponseCheck:
                 )
             if not self._is_decoupled:  # otherwise another answer may have the rest
                 request.outputs = [output for output in request.outputs if output.name in got]
+            if not (self._is_decoupled and request.outputs):
+                names = self._given_order(request, names, got)
         if got.keys() - self._outputs.keys() or (not may_miss and set(names) - got.keys()):
             raise BackendFailed(
                 f"model '{self._name}' gave outputs {quoted(got.keys())}, expected {quoted(names)}"
             )
         response.outputs = [got[name] for name in names if name in got]
         return response.outputs
+
+    def _given_order(
+        self, request: InferRequest, names: list[str], got: Mapping[str, Tensor]
+    ) -> list[str]:
+        """Return those of `names` that a lax model gave, as it ordered them, as Triton does.
+
+        Clients of such a model may read outputs by their position. The wanted outputs of `request`
+        get the same order. An ensemble has the order of its configuration.
+        """
+        if self._is_ensemble:
+            return names
+        wanted = {output.name: output for output in request.outputs}
+        names = [name for name in got if name in names]
+        if wanted:
+            request.outputs = [wanted[name] for name in names]
+        return names
 
     def _check_once(self, response: InferResponse, names: list[str]) -> None:
         """Raise BackendFailed if one of the outputs `names` is given twice: which one is meant?"""
