@@ -48,8 +48,8 @@ def _array_given(name: str, array: Any) -> Any:
 class Tensor:
     """A named tensor in the memory of the CPU.
 
-    `numpy_array` is not copied before the response is sent. An array of objects, bytes or str
-    becomes a tensor of strings.
+    `numpy_array` is not copied before the response is sent, unless it is one of objects, bytes or
+    str: that becomes a tensor of strings, of those that it holds now.
     """
 
     __slots__ = ("_array", "_data", "_datatype", "_name", "_offset", "_shape", "_size")
@@ -74,6 +74,10 @@ class Tensor:
         self._shape: tuple[int, ...] = numpy_array.shape
         self._data: Any = None
         self._offset = self._size = 0
+        if datatype == "BYTES":
+            # Now, as in Triton: models fill the same array anew for the next request of a batch.
+            self._data = _encoded(name, numpy_array)
+            self._size = len(self._data)
 
     @staticmethod
     def _of(name: str, datatype: str, array: Any) -> Tensor:
@@ -201,19 +205,28 @@ def write_tensor(
 def data_of(tensor: Tensor) -> Any:
     """Return the bytes of `tensor`, a C-contiguous buffer. Raises TritonModelException."""
     data: Any = tensor._array
+    if tensor._data is not None:
+        return tensor._bytes()
+    if tensor._datatype == "BYTES":  # it has come, and was looked at
+        return _encoded(tensor._name, data)
     try:
-        if data is None:
-            data = tensor._bytes()
-        elif tensor._datatype == "BYTES":
-            data = encode_strings(data)
-        elif data.dtype != NUMPY[tensor._datatype]:
+        if data.dtype != NUMPY[tensor._datatype]:
             data = np.ascontiguousarray(data, data.dtype.newbyteorder("<"))
         elif data.nbytes <= SMALL:
             data = data.tobytes()
         elif not data.flags.c_contiguous:
             data = np.ascontiguousarray(data)
     except Exception as error:
-        raise TritonModelException(
-            f"tensor '{tensor._name}' cannot be sent: {text_of(error)}"
-        ) from error
+        raise _unsendable(tensor._name, error) from error
     return data
+
+
+def _encoded(name: str, array: Any) -> bytes:
+    try:
+        return encode_strings(array)
+    except Exception as error:
+        raise _unsendable(name, error) from error
+
+
+def _unsendable(name: str, error: Exception) -> TritonModelException:
+    return TritonModelException(f"tensor '{name}' cannot be sent: {text_of(error)}")
