@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 _numbers = itertools.count(1)
 
+_known: dict[tuple[object, ...], int] = {}
+"""The numbers of the metrics that the server knows, by family, labels and buckets.
+
+A model may ask for its metric anew with each request, and the server keeps every number.
+"""
+
 
 class _Kind(enum.IntEnum):
     COUNTER = 0
@@ -69,15 +75,15 @@ class Metric:
         self, family: str, kind: int, labels: dict[str, str], bounds: list[float] | None
     ) -> None:
         self._kind = kind
-        self._number = next(_numbers)
-        current_calls().command(
-            "metric",
-            self._number,
-            family,
-            # Labels are texts in Prometheus; models write numbers.
-            {str(key): str(value) for key, value in labels.items()},
-            bounds,
-        )
+        # Labels are texts in Prometheus; models write numbers.
+        texts = {str(key): str(value) for key, value in labels.items()}
+        key = (family, frozenset(texts.items()), tuple(bounds or ()))
+        number = _known.get(key)
+        if number is None:
+            number = next(_numbers)
+            current_calls().command("metric", number, family, texts, bounds)
+            _known[key] = number
+        self._number = number
 
     def increment(self, value: float) -> None:
         """Add `value`, which must not be negative for a counter."""
