@@ -10,7 +10,8 @@ import numpy as np
 from .datatype import NUMBERS, NUMPY, config_name, name_of
 
 TRITON_STRING_TO_NUMPY = {
-    config_name(name): (np.bool_ if name == "BOOL" else dtype.type)
+    # bool is Triton's, and models compare it; np.bool_ is not equal.
+    config_name(name): (bool if name == "BOOL" else dtype.type)
     for name, dtype in NUMPY.items()
     if name != "BF16"
 }
@@ -99,19 +100,20 @@ class ModelConfig:
 
         Raises ValueError for other keys, and if the configuration says something else.
         """
-        if set(transaction_policy) != {"decoupled"}:
+        if unknown := set(transaction_policy) - {"decoupled"}:
             raise ValueError(
-                f"a transaction policy has the key 'decoupled' alone, got "
-                f"{sorted(transaction_policy)}"
+                f"a transaction policy has the key 'decoupled' alone, got {sorted(unknown)}"
             )
-        decoupled = transaction_policy["decoupled"]
-        configured = self._config.get("model_transaction_policy")
-        if configured and bool(configured.get("decoupled")) is not bool(decoupled):
-            raise ValueError(
-                f"the configuration has decoupled {configured.get('decoupled')}, the model says "
-                f"{decoupled}"
-            )
-        self._config["model_transaction_policy"] = {"decoupled": decoupled}
+        policy = self._config.setdefault("model_transaction_policy", {})
+        if "decoupled" in transaction_policy:
+            decoupled = transaction_policy["decoupled"]
+            # JSON leaves nothing out of a message that was written: false was somebody's word.
+            if policy.get("decoupled", decoupled) != decoupled:
+                raise ValueError(
+                    f"the configuration has decoupled {policy['decoupled']}, the model says "
+                    f"{decoupled}"
+                )
+            policy["decoupled"] = decoupled
 
     def _add(self, kind: str, tensor: dict[str, Any], keys: set[str]) -> None:
         if unknown := set(tensor) - keys:
