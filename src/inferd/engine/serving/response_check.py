@@ -53,6 +53,7 @@ class ResponseCheck:
         self._run_alone = run_alone
         self._note_found = note_found
         self._input_count = len(config.input)
+        self._is_ensemble = config.ensemble_scheduling is not None
         self._is_decoupled = config.decoupled
         self._batch_dims = 1 if config.max_batch_size > 0 else 0
         self._warned_of: set[str] = set()  # the outputs of which the log says that they are odd
