@@ -323,22 +323,22 @@ SEQUENCES = (
         says={"B1": "has waited for 100000 microseconds"},
     ),
     Row(
-        "direct: rows 0 to the highest taken; one without a request is filled",
+        "direct: rows 0 to the last with a request; one without is filled, none behind it is",
         sequences(most=4),
         "(A1 (B1 (C1 @100 B2 @200 A2) @300 C2) @400 B3)",
-        ["@0 A1", "@10 - B1 C1", "@100 - B2 -", "@200 A2 - -", "@300 - - C2", "@400 - B3"],
+        ["@0 A1", "@10 - B1 C1", "@100 - B2", "@200 A2", "@300 - - C2", "@400 - B3"],
     ),
     Row(
         "direct: equal lengths join, whatever lies between; the others follow",
         sequences(most=4) + VARIABLE,
         "(A1[2] @1 (B1[3] (C1[2] (D1[3]",
-        ["@0 A1", "@10 - B1 - D1", "@20 - - C1 -"],
+        ["@0 A1", "@10 - B1 - D1", "@20 - - C1"],
     ),
     Row(
         "direct: no free row, so the third waits until an idle one is taken back",
         sequences(most=2, idle_ms=1000),
         "(A1 @10 (B1 @60 (C1",
-        ["@0 A1", "@10 - B1", "@1010 C1 -"],
+        ["@0 A1", "@10 - B1", "@1010 C1"],
     ),
     Row(
         "direct: a delay means nothing without minimum_slot_utilization",
@@ -352,13 +352,13 @@ SEQUENCES = (
             "direct { max_queue_delay_microseconds: 100000 minimum_slot_utilization: 0.5 }", most=4
         ),
         "(A1 @20 (B1 @100 A2",
-        ["@20 A1 B1", "@200 A2 -"],
+        ["@20 A1 B1", "@200 A2"],
     ),
     Row(
         "rows 0 of all instances are taken before any row 1",
         sequences(count=2),
         "(A1 (B1 (C1 @50 A2 B2 C2",
-        ["@0 #0 A1", "@0 #1 B1", "@10 #0 - C1", "@50 #0 A2 -", "@50 #1 B2", "@60 #0 - C2"],
+        ["@0 #0 A1", "@0 #1 B1", "@10 #0 - C1", "@50 #0 A2", "@50 #1 B2", "@60 #0 - C2"],
     ),
     Row(
         "oldest: requests of different sequences together, never two of one, no filled rows",

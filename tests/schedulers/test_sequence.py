@@ -140,7 +140,7 @@ def test_a_sequence_keeps_its_row_and_empty_rows_are_filled():
         await ended(Sent(scheduler, "b"), Sent(scheduler, "a", "a)"))
         await ended(Sent(scheduler, "c"))
         await ended(Sent(scheduler, "b"), Sent(scheduler, "d", "(d"))
-        assert execution.batches() == ["a", "-bc", "-b-", "a--", "--c", "-b-", "d--"]
+        assert execution.batches() == ["a", "-bc", "-b", "a", "--c", "-b", "d"]
 
     simulate(serve)
 
@@ -413,7 +413,7 @@ def test_requests_of_other_shapes_run_in_another_batch():
             for name, length in zip("abc", (1, 2, 1), strict=True)
         ]
         await ended(*sent)
-        assert execution.batches()[2:] == ["a--", "-b-", "--c"]
+        assert execution.batches()[2:] == ["a", "-b", "--c"]
 
     simulate(serve)
 

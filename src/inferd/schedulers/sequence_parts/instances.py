@@ -28,8 +28,8 @@ class SequenceInstance:
     def rows(self, steps: list[SequenceStep]) -> list[SequenceStep | None]:
         """Return `steps` as rows of a batch, None for a row without a request."""
         by_row = {step.sequence.row: step for step in steps}
-        # Up to the last row that a sequence holds: the model's state lies by row.
-        return [by_row.get(row) for row in range(max(self.sequences) + 1)]
+        # Up to the last row with a request: what the model keeps for the rows behind it, it keeps.
+        return [by_row.get(row) for row in range(max(by_row) + 1)]
 
 
 class SequenceInstances:
