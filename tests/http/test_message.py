@@ -138,6 +138,14 @@ def test_a_length_the_parser_has_no_room_for_is_too_large(line, status):
     assert caught.value.status == status
 
 
+def test_a_length_of_what_is_no_http_does_not_count():
+    huge = f"Content-Length: {'9' * 30}".encode()
+    for line in (b"\xffPOST /v2 HTTP/1.1", b"POST /v2 x HTTP/1.1", b"POST"):
+        with pytest.raises(HttpError) as caught:
+            parse_head(line + b"\r\n" + huge + b"\r\n\r\n")
+        assert caught.value.status == 400
+
+
 def test_chunks_are_refused_in_http_10():
     request = parse_head(head("Transfer-Encoding: chunked", method="POST", version="1.0"))
     with pytest.raises(HttpError, match="has no Transfer-Encoding"):
