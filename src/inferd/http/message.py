@@ -154,13 +154,7 @@ def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest
         # Only after a failure: looking at each target would cost all for a few.
         if encoded is not head:
             return parse_head(encoded, forward)
-        # What does not begin as HTTP is nothing of which a length says something.
-        if line := _REQUEST_LINE.match(head):
-            if _HUGE_LENGTH.search(head):
-                raise HttpError(413, "Content-Length says more than any server takes") from None
-            if isinstance(error, httptools.HttpParserInvalidMethodError):  # RFC 9110, section 9.1
-                raise HttpError(501, f"there is no method {line[1].decode()} here") from None
-        raise HttpError(400, f"the request head is not valid HTTP/1.1: {error}") from None
+        raise _refused(head, error) from None
     version = parser.get_http_version()
     if version not in ("1.1", "1.0"):
         raise HttpError(505, f"HTTP version {version} is not spoken here, use 1.1")
@@ -177,6 +171,17 @@ def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest
     if forward is not None:
         request.forwarded = forward.chosen_fields(fields)
     return request
+
+
+def _refused(head: bytes, error: httptools.HttpParserError) -> HttpError:
+    """Return what is wrong with a head that the parser refuses."""
+    # What does not begin as HTTP is nothing of which a length says something.
+    if line := _REQUEST_LINE.match(head):
+        if _HUGE_LENGTH.search(head):
+            return HttpError(413, "Content-Length says more than any server takes")
+        if isinstance(error, httptools.HttpParserInvalidMethodError):  # RFC 9110, section 9.1
+            return HttpError(501, f"there is no method {line[1].decode()} here")
+    return HttpError(400, f"the request head is not valid HTTP/1.1: {error}")
 
 
 def _with_encoded_target(head: bytes) -> bytes:
