@@ -217,7 +217,7 @@ def data_of(tensor: Tensor) -> Any:
         elif not data.flags.c_contiguous:
             data = np.ascontiguousarray(data)
     except Exception as error:
-        raise _unsendable(tensor._name, error) from error
+        raise TritonModelException(_unsendable(tensor._name, error)) from error
     return data
 
 
@@ -225,8 +225,8 @@ def _encoded(name: str, array: Any) -> bytes:
     try:
         return encode_strings(array)
     except Exception as error:
-        raise _unsendable(name, error) from error
+        raise TritonModelException(_unsendable(name, error)) from error
 
 
-def _unsendable(name: str, error: Exception) -> TritonModelException:
-    return TritonModelException(f"tensor '{name}' cannot be sent: {text_of(error)}")
+def _unsendable(name: str, error: Exception) -> str:
+    return f"tensor '{name}' cannot be sent: {text_of(error)}"
