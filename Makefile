@@ -65,6 +65,7 @@ check: $(DEV) ## format, lint, types, floors, generated files: under ten seconds
 	$(BIN)/python tools/build_options_doc.py --check
 	$(BIN)/python tools/build_openapi.py --check
 	$(BIN)/python tools/build_calls_doc.py --check
+	$(BIN)/python tools/build_metrics_doc.py --check
 	$(BIN)/python tools/build_blocks_doc.py --check
 
 test: $(DEV) ## the tests, in two minutes (ARGS= for pytest; ARGS="-n 0": in one process)
@@ -180,6 +181,7 @@ docs: $(DEV) ## write the generated reference pages and the OpenAPI document
 	$(BIN)/python tools/build_options_doc.py
 	$(BIN)/python tools/build_openapi.py
 	$(BIN)/python tools/build_calls_doc.py
+	$(BIN)/python tools/build_metrics_doc.py
 	$(BIN)/python tools/build_blocks_doc.py
 
 dev: $(DEV) ## everything a developer needs, in .venv
