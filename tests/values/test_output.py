@@ -1,6 +1,7 @@
 """Tensors as text."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -89,3 +90,5 @@ def test_a_pipe_is_written_and_a_link_followed(tmp_path):
         write_whole(tmp_path / "link", content)
         assert (tmp_path / "link").is_symlink() and (tmp_path / "kept/file").read_bytes() == content
     assert is_stream(Path("/dev/null")) and not is_stream(tmp_path)
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as shared:
+        assert not is_stream(Path(shared.name))

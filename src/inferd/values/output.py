@@ -145,11 +145,15 @@ def save(file: str, tensors: Sequence[Tensor]) -> int:
     return len(content)
 
 
+_DEVICES = (Path("/dev"), Path("/dev/fd"))
+
+
 def is_stream(path: Path) -> bool:
     """Return whether `path` is a pipe or a device, or a name of one, such as /dev/stdout."""
     if not path.exists() or path.is_dir():
         return False
-    return not path.is_file() or path.absolute().is_relative_to("/dev")
+    # /dev/stdout may be a file; what lies in /dev/shm is one like any other.
+    return not path.is_file() or path.absolute().parent in _DEVICES
 
 
 def write_whole(path: Path, content: bytes) -> None:

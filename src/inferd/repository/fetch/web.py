@@ -245,8 +245,12 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
                 following.add_unredirected_header("Authorization", value)
         # urllib reads the body of a redirect as a whole, however large it is, before it closes the
         # response and follows. Closed here, it would have nothing to say that a circle is one.
-        fp.read = bytes  # type: ignore[assignment, method-assign]
+        fp.read = _nothing  # type: ignore[method-assign]
         return following
+
+
+def _nothing(_size: int = -1) -> bytes:
+    return b""
 
 
 def decoded(content: bytes, kind: type[T], complaint: str, *, strict: bool = True) -> T:
